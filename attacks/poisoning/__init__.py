@@ -1,0 +1,1 @@
+"""Attacks on the model: participants who send poisoned updates."""

@@ -1,0 +1,1 @@
+"""Attacks on people's data: what a curious server or participant learns."""

@@ -1,0 +1,5 @@
+"""`python -m fflbench` is the command."""
+
+from fflbench.cli import main
+
+main()

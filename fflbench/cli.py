@@ -1,0 +1,140 @@
+"""The command line: it reads what people typed, calls the rooms, and prints. No logic of its own.
+
+Nothing heavy is imported before a command needs it, so that `--help` and completion answer at once.
+"""
+
+import os
+import sys
+import warnings
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fflbench import __version__
+from fflbench.errors import FflbenchError
+
+app = typer.Typer(
+    name="fflbench",
+    help="Measure how federated-learning defenses stand up to attackers: robustness, privacy and cost.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="See which data sets are here, and fetch those that are not.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+class Listable(StrEnum):
+    """What `fflbench list` takes."""
+
+    ATTACKS = "attacks"
+    PRIVACY_ATTACKS = "privacy-attacks"
+    DEFENSES = "defenses"
+    TASKS = "tasks"
+    SUITES = "suites"
+
+
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", help="A Python file or dotted module to load first; may be given several times."),
+]
+
+
+def _use_data_dir(folder: Path | None) -> Path | None:
+    # The environment reaches worker processes and plugins alike.
+    if folder is not None:
+        os.environ["FFLBENCH_DATA"] = str(folder)
+    return folder
+
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="Where data sets lie, a folder each (default: $FFLBENCH_DATA, else the user cache).",
+        callback=_use_data_dir,
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fflbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("list")
+def list_command(
+    what: Annotated[Listable, typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Everything that is known, as JSON.")] = False,
+    plugin: Plugins = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show what is registered, built in or by plugins, with its parameters.
+
+    Examples: fflbench list tasks · fflbench list defenses --plugin my_defense.py --json
+    """
+    from fflbench import listing, registry
+
+    failures = registry.load_named(plugin or [])
+    for failure in (*registry.load_installed(), *failures):
+        typer.echo(failure, err=True)
+    kind = next(kind for kind in registry.Kind if kind.plural == what)
+    listing.show(kind, as_json=as_json)
+    if failures:
+        raise typer.Exit(1)
+
+
+@data_app.command("status")
+def data_status(data_dir: DataDir = None) -> None:
+    """Say for each data set what is there, where, and whether its checksum holds.
+
+    Ends with exit code 1 when a file is damaged; a missing one is no fault.
+    """
+    from fflbench import listing
+
+    if listing.show_data_status():
+        raise typer.Exit(1)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[list[str], typer.Argument(help="Data sets by name, or: all", metavar="NAME...")],
+    data_dir: DataDir = None,
+) -> None:
+    """Download data sets that are missing or damaged; each file is checked before it replaces anything.
+
+    Broken downloads go on where they stopped. Examples: fflbench data fetch mnist · fflbench data fetch all
+    """
+    from fflbench.data.download import fetch
+    from fflbench.data.sets import SETS, named
+
+    for data_set in [named(name) for name in (SETS if names == ["all"] else names)]:
+        fetch(data_set)
+        typer.echo(f"{data_set.title} is complete in {data_set.folder}")
+
+
+def _plain_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"warning: {message}", err=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; a mistake of the user's ends in one sentence and exit code 2."""
+    warnings.showwarning = _plain_warning
+    try:
+        app(arguments)
+    except FflbenchError as error:
+        typer.echo(f"fflbench: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,75 @@
+"""Adult, or census income (Kohavi, Scaling up the accuracy of naive-Bayes classifiers, KDD 1996), from UCI."""
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, one_file
+from fflbench.randomness import fixed_permutation
+
+CLASSES = ("<=50K", ">50K")
+
+COLUMNS = (
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+)
+DROPPED = {"fnlwgt", "education", "capital-gain", "capital-loss"}
+FEATURES = tuple(column for column in COLUMNS if column not in DROPPED)
+
+PARTS = (
+    Part("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+    Part("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+)
+
+
+def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+    """Ten standardised features. Both files are joined and lose their duplicate rows; four fifths are to learn from."""
+    rows = [
+        tuple(cell.strip() for cell in line.rstrip(".").split(","))
+        for part in PARTS
+        for line in contents[part.name].decode("ascii").splitlines()
+        if "," in line
+    ]
+    table = np.array(list(dict.fromkeys(rows)))
+    x = np.stack([_codes(feature, table[:, COLUMNS.index(feature)]) for feature in FEATURES], axis=1)
+    y = (table[:, -1] == CLASSES[1]).astype(np.int64)
+    train, test = np.split(fixed_permutation(len(y)), [len(y) * 4 // 5])
+    x = ((x - x[train].mean(0)) / x[train].std(0)).astype(np.float32)
+    return {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}, {}
+
+
+def _codes(feature: str, column: npt.NDArray[np.str_]) -> npt.NDArray[np.float64]:
+    """Numbers as they are, married or not as 1 or 0, other categories by their place in the alphabet ("?" is one)."""
+    if feature == "marital-status":
+        return np.char.startswith(column, "Married").astype(np.float64)
+    if np.char.isdigit(column).all():
+        return column.astype(np.float64)
+    return np.unique(column, return_inverse=True)[1].astype(np.float64)
+
+
+ADULT = DataSet(
+    name="adult",
+    title="Adult",
+    parts=PARTS,
+    downloads=tuple(
+        Download(
+            urls=(f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{part.name}",),
+            parts=(part.name,),
+            unpack=one_file(part.name),
+        )
+        for part in PARTS
+    ),
+    prepare=prepare,
+    version=1,
+)

@@ -1,0 +1,60 @@
+"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009), from its binary version."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, tar_members
+from fflbench.types import Inputs, Labels
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+"""Of the training pixels, by channel: the figures everybody uses."""
+
+PARTS = (
+    Part("data_batch_1.bin", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+    Part("data_batch_2.bin", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+    Part("data_batch_3.bin", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+    Part("data_batch_4.bin", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+    Part("data_batch_5.bin", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+    Part("test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+)
+
+
+def unpack(file: Path) -> Contents:
+    """The parts in the tar archive, which keeps them in a folder."""
+    names = {part.name for part in PARTS}
+    return {Path(path).name: content for path, content in tar_members(file) if Path(path).name in names}
+
+
+def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+    """Normalised images and their classes; a record is one byte of label and 3,072 of pixels, channel by channel."""
+
+    def examples(names: list[str]) -> tuple[Inputs, Labels]:
+        records = np.concatenate([np.frombuffer(contents[name], np.uint8).reshape(-1, 3073) for name in names])
+        x = records[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32)
+        x /= np.float32(255)
+        x -= np.array(MEAN, np.float32)[:, None, None]
+        x /= np.array(DEVIATION, np.float32)[:, None, None]
+        return x, records[:, 0].astype(np.int64)
+
+    x_train, y_train = examples([part.name for part in PARTS[:5]])
+    x_test, y_test = examples([PARTS[5].name])
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}, {}
+
+
+CIFAR10 = DataSet(
+    name="cifar10",
+    title="CIFAR-10",
+    parts=PARTS,
+    downloads=(
+        Download(
+            urls=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+            parts=tuple(part.name for part in PARTS),
+            unpack=unpack,
+        ),
+    ),
+    prepare=prepare,
+    version=1,
+)

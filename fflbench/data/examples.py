@@ -1,0 +1,52 @@
+"""What a task learns from and is tested on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.errors import DataError
+from fflbench.types import Inputs, Labels
+
+
+class Examples(NamedTuple):
+    """Inputs as the model takes them, and the class of each."""
+
+    x: Inputs
+    y: Labels
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A training part, a test part, and facts about them that a model's shape depends on."""
+
+    train: Examples
+    test: Examples
+    facts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, x_train: npt.ArrayLike, y_train: npt.ArrayLike, x_test: npt.ArrayLike, y_test: npt.ArrayLike) -> "Data":
+        """Anybody's arrays, checked and brought to the types that training uses."""
+        return cls(_examples("training", x_train, y_train), _examples("test", x_test, y_test))
+
+
+def _examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examples:
+    x, y = np.asarray(inputs), np.asarray(classes)
+    if y.ndim != 1 or len(x) != len(y) or len(y) == 0:
+        raise DataError(f"the {part} part needs one class an input, and at least one: got {x.shape} and {y.shape}")
+    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
+        raise DataError(f"the classes of the {part} part must be whole numbers from 0, not {y.dtype}")
+    if np.issubdtype(x.dtype, np.floating):
+        if not np.isfinite(x).all():
+            raise DataError(f"the inputs of the {part} part hold values that are not finite")
+        x = x.astype(np.float32, copy=False)
+    elif np.issubdtype(x.dtype, np.integer):
+        x = x.astype(np.int64, copy=False)
+    else:
+        raise DataError(f"the inputs of the {part} part must be numbers, not {x.dtype}")
+    return Examples(x, y.astype(np.int64, copy=False))

@@ -1,0 +1,82 @@
+"""Large Movie Review Dataset (Maas et al., Learning word vectors for sentiment analysis, ACL 2011)."""
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, tar_members
+from fflbench.progress import track
+from fflbench.randomness import fixed_permutation
+
+CLASSES = ("negative", "positive")
+
+LENGTH = 128
+PADDING, UNKNOWN = 0, 1
+
+MARKUP = re.compile(r"<[^>]*>")
+INSIDE_A_WORD = re.compile(r"(?<=\w)['\u2019-](?=\w)")
+WORD = re.compile(r"[^\W_]+")
+
+PARTS = (
+    Part("train.jsonl", "3303d20e331815fe811383bf993db33069cf36278394c3ac2d880df98f64bc19"),
+    Part("test.jsonl", "9803fdda9f09b01b06d8358f9a5aaef30c543742f5b204d03d40b617a877c4bd"),
+)
+
+
+def words(text: str) -> list[str]:
+    """Lower-cased words without markup or punctuation; an apostrophe or hyphen inside a word joins its halves."""
+    return WORD.findall(INSIDE_A_WORD.sub("", MARKUP.sub(" ", text.lower())))
+
+
+def canonical(content: bytes) -> bytes:
+    """The reviews in sorted order, a line each: the archive and the copies in circulation order them differently."""
+    reviews = sorted((int(review["label"]), str(review["text"])) for review in map(json.loads, content.splitlines()))
+    return "".join(f"{label}\t{json.dumps(text)}\n" for label, text in reviews).encode()
+
+
+def unpack(file: Path) -> Contents:
+    """The reviews of the archive, where each is a text file in a folder named after its part and its class."""
+    reviews: dict[str, list[str]] = {part.name: [] for part in PARTS}
+    for path, content in track(tar_members(file), f"Unpacking {file.name}", total=100_020):
+        place = re.search(r"(train|test)/(neg|pos)/[^/]+\.txt$", path)
+        if place:
+            review = {"label": int(place[2] == "pos"), "text": content.decode("utf-8")}
+            reviews[f"{place[1]}.jsonl"].append(json.dumps(review))
+    return {name: "\n".join(lines).encode() for name, lines in reviews.items()}
+
+
+def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+    """The last 128 words of each review as indices, padded in front; every word of the training part has one."""
+    lines = [line.split(b"\t", 1) for part in PARTS for line in contents[part.name].splitlines()]
+    y = np.array([int(label) for label, _ in lines])
+    texts = [words(json.loads(text)) for _, text in track(lines, "Splitting IMDB's reviews into words")]
+    train, test = np.split(fixed_permutation(len(y)), [len(y) * 4 // 5])
+    vocabulary = sorted(set(itertools.chain.from_iterable(texts[review] for review in train)))
+    index = {word: place for place, word in enumerate(vocabulary, start=UNKNOWN + 1)}
+    x = np.full((len(y), LENGTH), PADDING, np.int64)
+    for row, text in zip(x, texts, strict=True):
+        last = text[-LENGTH:]
+        if last:
+            row[-len(last) :] = [index.get(word, UNKNOWN) for word in last]
+    arrays = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
+    return arrays, {"vocabulary": UNKNOWN + 1 + len(vocabulary)}
+
+
+IMDB = DataSet(
+    name="imdb",
+    title="IMDB",
+    parts=PARTS,
+    downloads=(
+        Download(
+            urls=("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",),
+            parts=("train.jsonl", "test.jsonl"),
+            unpack=unpack,
+        ),
+    ),
+    prepare=prepare,
+    version=1,
+    canonical=canonical,
+)

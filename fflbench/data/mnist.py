@@ -1,0 +1,54 @@
+"""MNIST (LeCun et al., Gradient-based learning applied to document recognition, 1998)."""
+
+import numpy as np
+
+from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, one_file
+from fflbench.types import Inputs
+
+MEAN, DEVIATION = 0.1307, 0.3081
+"""Of the training pixels: the figures everybody uses."""
+
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
+
+PARTS = (
+    Part("train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+    Part("train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
+    Part("t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
+    Part("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+)
+
+
+def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+    """Normalised images and their classes."""
+
+    def images(part: str) -> Inputs:
+        pixels = np.frombuffer(contents[part], np.uint8, offset=16).reshape(-1, 1, 28, 28)
+        return (pixels.astype(np.float32) / np.float32(255) - np.float32(MEAN)) / np.float32(DEVIATION)
+
+    def labels(part: str) -> Inputs:
+        return np.frombuffer(contents[part], np.uint8, offset=8).astype(np.int64)
+
+    arrays = {
+        "x_train": images("train-images-idx3-ubyte"),
+        "y_train": labels("train-labels-idx1-ubyte"),
+        "x_test": images("t10k-images-idx3-ubyte"),
+        "y_test": labels("t10k-labels-idx1-ubyte"),
+    }
+    return arrays, {}
+
+
+MNIST = DataSet(
+    name="mnist",
+    title="MNIST",
+    parts=PARTS,
+    downloads=tuple(
+        Download(
+            urls=tuple(f"{mirror}/{part.name}.gz" for mirror in MIRRORS),
+            parts=(part.name,),
+            unpack=one_file(part.name),
+        )
+        for part in PARTS
+    ),
+    prepare=prepare,
+    version=1,
+)

@@ -1,0 +1,58 @@
+"""How the training part is divided among participants. Every example goes to exactly one; nobody is left empty."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fflbench.errors import DataError
+from fflbench.types import Indices, Labels
+
+Scheme: TypeAlias = Literal["iid", "dirichlet", "shards"]
+
+
+def partition(
+    scheme: Scheme, y: Labels, participants: int, rng: np.random.Generator, *, alpha: float = 0.5, shards: int = 2
+) -> list[Indices]:
+    """The indices of each participant's examples, in ascending order."""
+    needed = participants * (shards if scheme == "shards" else 1)
+    if len(y) < needed:
+        raise DataError(f"{len(y)} examples cannot be divided among {participants} participants, who need {needed}")
+    if scheme == "iid":
+        parts = np.array_split(rng.permutation(len(y)), participants)
+    elif scheme == "dirichlet":
+        parts = _dirichlet(y, participants, rng, alpha)
+    else:
+        parts = _shards(y, participants, rng, shards)
+    return [np.sort(part) for part in parts]
+
+
+def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: float) -> list[Indices]:
+    r"""Each class c is divided by shares $p_c \sim \mathrm{Dir}(\alpha)$ (Hsu et al., arXiv:1909.06335, by class).
+
+    A small alpha leaves some without any example. They get one each from whoever has most, which changes the
+    distribution less than drawing again until it happens to fit (and, unlike that, always ends).
+    """
+    parts: list[list[Indices]] = [[] for _ in range(participants)]
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        shares = rng.dirichlet(np.full(participants, alpha))
+        # Below about 0.01 every gamma variate behind a draw may round to zero; the limit is: one participant has all.
+        if not np.isclose(shares.sum(), 1):
+            shares = np.eye(participants)[rng.integers(participants)]
+        cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(int)
+        for held, piece in zip(parts, np.split(members, cuts), strict=True):
+            held.append(piece)
+    joined = [np.concatenate(held) for held in parts]
+    for poor in [k for k, held in enumerate(joined) if len(held) == 0]:
+        rich = max(range(participants), key=lambda k: len(joined[k]))
+        joined[poor], joined[rich] = joined[rich][-1:], joined[rich][:-1]
+    return joined
+
+
+def _shards(y: Labels, participants: int, rng: np.random.Generator, shards: int) -> list[Indices]:
+    """Sort by class, cut into equal shards, deal `shards` to each (McMahan et al., AISTATS 2017, section 3)."""
+    by_class = rng.permutation(len(y))
+    by_class = by_class[np.argsort(y[by_class], kind="stable")]
+    pieces = np.array_split(by_class, participants * shards)
+    dealt = rng.permutation(len(pieces)).reshape(participants, shards)
+    return [np.concatenate([pieces[piece] for piece in hand]) for hand in dealt]

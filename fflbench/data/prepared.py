@@ -1,0 +1,122 @@
+"""Sets as arrays, prepared once and memory-mapped from then on.
+
+The arrays stand next to the data where that folder may be written, else in the user's cache, else they are made anew
+each time. They are kept under the checksums of their sources and the version of their preparation, and have checksums
+of their own.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+
+from fflbench.data.download import fetch
+from fflbench.data.examples import Data, Examples
+from fflbench.data.sources import Arrays, DataSet, cache_dir, contents, find
+from fflbench.errors import DataError
+
+NAMES = ("x_train", "y_train", "x_test", "y_test")
+
+
+def load(data_set: DataSet) -> Data:
+    """The set, from prepared arrays where there are any, else from its files, else from the network."""
+    found = _find(data_set)
+    if found:
+        return found
+    home = next((home for home in _homes(data_set) if _writable(home)), None)
+    if home is None:
+        warnings.warn(f"{data_set.title} is prepared anew each time: no cache folder can be written", stacklevel=2)
+        return _data(*_prepare(data_set))
+    home.mkdir(parents=True, exist_ok=True)
+    with FileLock(home / ".preparing.lock"):
+        return _find(data_set) or _store(home / data_set.key, *_prepare(data_set))
+
+
+def is_prepared(data_set: DataSet) -> bool:
+    """Whether loading needs no source files."""
+    return any((home / data_set.key).is_dir() for home in _homes(data_set))
+
+
+def is_here(data_set: DataSet) -> bool:
+    """Whether loading needs no network."""
+    return is_prepared(data_set) or all(find(data_set.folder, part.name) for part in data_set.parts)
+
+
+def _homes(data_set: DataSet) -> tuple[Path, Path]:
+    return data_set.folder / ".prepared", cache_dir() / "prepared" / data_set.name
+
+
+def _find(data_set: DataSet) -> Data | None:
+    for home in _homes(data_set):
+        place = home / data_set.key
+        if place.is_dir():
+            try:
+                return _open(place)
+            except (OSError, ValueError, KeyError) as error:
+                warnings.warn(f"the prepared arrays in {place} are damaged and are made anew ({error})", stacklevel=3)
+    return None
+
+
+def _prepare(data_set: DataSet) -> tuple[Arrays, dict[str, int]]:
+    parts = contents(data_set)
+    if parts is None:
+        fetch(data_set)
+        parts = contents(data_set)
+    if parts is None:
+        raise DataError(f"{data_set.title} has no source for some of its files (fflbench data status)")
+    return data_set.prepare(parts)
+
+
+def _store(place: Path, arrays: Arrays, facts: dict[str, int]) -> Data:
+    """Write all arrays into a new folder, then give it its name: whole or not at all."""
+    try:
+        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+        try:
+            for name in NAMES:
+                np.save(fresh / f"{name}.npy", np.ascontiguousarray(arrays[name]), allow_pickle=False)
+            sums = {name: _checksum(fresh / f"{name}.npy") for name in NAMES}
+            (fresh / "about.json").write_text(json.dumps({"sha256": sums, "facts": facts}), "utf-8")
+            if place.exists():
+                shutil.rmtree(place)
+            fresh.rename(place)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        return _open(place)
+    except OSError as error:
+        warnings.warn(f"the prepared arrays could not be kept in {place.parent} ({error})", stacklevel=4)
+        return _data(arrays, facts)
+
+
+def _open(place: Path) -> Data:
+    about = json.loads((place / "about.json").read_text("utf-8"))
+    for name in NAMES:
+        if _checksum(place / f"{name}.npy") != about["sha256"][name]:
+            raise ValueError(f"the checksum of {name}.npy does not hold")
+    # Copy on write: torch wants writable memory, and no write may reach the file.
+    arrays: Arrays = {name: np.load(place / f"{name}.npy", mmap_mode="c", allow_pickle=False) for name in NAMES}
+    return _data(arrays, about["facts"])
+
+
+def _data(arrays: Arrays, facts: dict[str, int]) -> Data:
+    train, test = Examples(arrays["x_train"], arrays["y_train"]), Examples(arrays["x_test"], arrays["y_test"])
+    return Data(train, test, facts)
+
+
+def _checksum(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _writable(folder: Path) -> bool:
+    """Whether new files may go there: a folder marked read-only is left alone even by a user who may write anywhere."""
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    anyone_may = existing.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    return existing.is_dir() and bool(anyone_may) and os.access(existing, os.W_OK)

@@ -1,0 +1,34 @@
+"""Errors that speak to the person who made the mistake.
+
+Their text is one sentence: what was wrong, where, what would be right. The command line prints it and exits with 2;
+any other exception is a bug of ours and keeps its traceback.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class FflbenchError(Exception):
+    """Something the user can mend."""
+
+
+class ParameterError(FflbenchError):
+    """A parameter that is unknown, missing or of the wrong type."""
+
+
+class NotRegisteredError(FflbenchError):
+    """A name that no plugin has registered."""
+
+
+class DuplicateNameError(FflbenchError):
+    """A name that two plugins claim."""
+
+
+class DataError(FflbenchError):
+    """A data set that is absent, damaged or asked for the impossible."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that refuses `name`: the nearest known name, or nothing."""
+    nearest = get_close_matches(name, list(known), n=1)
+    return f'; did you mean "{nearest[0]}"?' if nearest else ""

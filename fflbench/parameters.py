@@ -1,0 +1,116 @@
+"""Strict parameters: what a plugin can be told, read off its own signature.
+
+A parameter is an argument of a function or a field of a dataclass. Its type is its annotation; a text inside
+`Annotated` is its one-line meaning, and constraints of `annotated_types` are enforced:
+
+    share: Annotated[float, Ge(0), Lt(0.5), "part of the participants that attack"] = 0.2
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from fflbench.errors import ParameterError, did_you_mean
+
+REQUIRED: Any = inspect.Parameter.empty
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One thing a plugin can be told."""
+
+    name: str
+    annotation: Any
+    default: Any = REQUIRED
+
+    @property
+    def type(self) -> str:
+        """The type as a person would write it."""
+        return _readable(self.annotation)
+
+    @property
+    def meaning(self) -> str:
+        """The text inside the annotation."""
+        return next((extra for extra in get_args(self.annotation)[1:] if isinstance(extra, str)), "")
+
+    @property
+    def required(self) -> bool:
+        """Whether a value must be given."""
+        return self.default is REQUIRED
+
+    def __str__(self) -> str:
+        default = "required" if self.required else f"default {_quoted(self.default)}"
+        return f"{self.name} ({self.type}, {default})"
+
+
+def of_function(function: Callable[..., Any], filled_in: Collection[str]) -> tuple[Parameter, ...]:
+    """The parameters of a rule: its arguments but the first and those that the round fills in."""
+    hints = get_type_hints(function, include_extras=True)
+    arguments = list(inspect.signature(function).parameters.values())[1:]
+    return tuple(
+        Parameter(argument.name, hints.get(argument.name, Any), argument.default)
+        for argument in arguments
+        if argument.name not in filled_in
+    )
+
+
+def of_dataclass(cls: type[Any]) -> tuple[Parameter, ...]:
+    """The parameters of a dataclass: the fields its constructor takes."""
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple(
+        Parameter(field.name, hints[field.name], _default(field)) for field in dataclasses.fields(cls) if field.init
+    )
+
+
+def check(owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with the defaults filled in, or a `ParameterError` that names the valid ones."""
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    known = {parameter.name: parameter for parameter in parameters}
+    valid = f"valid parameters: {', '.join(map(str, known.values()))}" if known else "it takes no parameters"
+    for name in given:
+        if name not in known:
+            raise ParameterError(f'{owner} has no parameter "{name}"{did_you_mean(name, known)} ({valid})')
+    checked = {}
+    for name, parameter in known.items():
+        if name not in given:
+            if parameter.required:
+                raise ParameterError(f'{owner} needs the parameter "{name}" ({valid})')
+            checked[name] = parameter.default
+            continue
+        value = given[name].item() if hasattr(given[name], "item") else given[name]
+        try:
+            adapter = TypeAdapter[Any](parameter.annotation, config=ConfigDict(allow_inf_nan=False))
+            checked[name] = adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Input ")
+            raise ParameterError(f"{owner}: {name} = {_quoted(value)} {reason} ({valid})") from None
+    return checked
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED if field.default is dataclasses.MISSING else field.default
+
+
+def _readable(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _readable(get_args(annotation)[0])
+    if origin is Literal:
+        return " | ".join(map(_quoted, get_args(annotation)))
+    if origin in (Union, UnionType):
+        return " | ".join(map(_readable, get_args(annotation)))
+    if origin is not None:
+        inside = ", ".join("..." if part is Ellipsis else _readable(part) for part in get_args(annotation))
+        return f"{origin.__name__}[{inside}]"
+    if annotation is NoneType:
+        return "none"
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _quoted(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

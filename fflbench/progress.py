@@ -1,0 +1,48 @@
+"""Progress for whoever waits: a bar on a terminal, a plain line in a log. Both go to standard error."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Advance(Protocol):
+    """Says that so much more is done."""
+
+    def __call__(self, amount: int, /) -> None:
+        """Add to what is done."""
+
+
+@contextmanager
+def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
+    """A bar that is filled by calling what this yields."""
+    if not sys.stderr.isatty():
+        print(f"{what} ...", file=sys.stderr, flush=True)  # noqa: T201
+        yield lambda _: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    amounts = (
+        (progress.DownloadColumn(), progress.TransferSpeedColumn()) if unit_bytes else (progress.MofNCompleteColumn(),)
+    )
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        *amounts,
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(what, total=total, completed=done)
+        yield lambda amount: display.advance(task, amount)
+
+
+def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+    """The items, behind a bar that counts them."""
+    length = len(items) if total is None and isinstance(items, Sized) else total
+    with bar(what, length) as advance:
+        for item in items:
+            yield item
+            advance(1)

@@ -1,0 +1,314 @@
+"""Everything fflbench knows by name, and how it got to know it.
+
+One decorator registers an attack, a defense or a task; suites are files, so a folder of them is registered with one
+call. What the tables show of a plugin is read off its source: the citation is its module's docstring, the summary the
+first paragraph of its own, the parameters its signature.
+
+Plugins are modules, found through the entry-point group `fflbench.plugins` (the built-ins too) or named with
+`--plugin`. Where an entry point names a package, every module in it is loaded but those whose name starts with `_`.
+"""
+
+import dataclasses
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, dataclass_transform
+
+from fflbench import parameters
+from fflbench.errors import DuplicateNameError, FflbenchError, NotRegisteredError, ParameterError, did_you_mean
+from fflbench.parameters import Parameter
+
+ENTRY_POINTS = "fflbench.plugins"
+
+FILLED_IN = ("weights", "participants", "columns", "rng")
+"""What the round hands to a rule that asks for it by name; everything else after `updates` is a parameter."""
+
+KNOWLEDGE = {
+    "own data": "the attackers' own training data",
+    "attackers' updates": "what the other attackers send",
+    "honest updates": "what honest participants send",
+    "defense": "which defense is used, with its parameters",
+    "server view": "everything the server sees of a round",
+    "transcript": "everything one participant sees of a round",
+    "auxiliary data": "data like the victims'",
+}
+"""What an attack may need to know. An attack declares it, and the tables show it."""
+
+
+class Kind(StrEnum):
+    """What can be registered."""
+
+    ATTACK = "attack"
+    PRIVACY_ATTACK = "privacy-attack"
+    DEFENSE = "defense"
+    TASK = "task"
+    SUITE = "suite"
+
+    @property
+    def plural(self) -> str:
+        """The word `fflbench list` takes."""
+        return f"{self}s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One registered thing, with what the tables say of it."""
+
+    kind: Kind
+    name: str
+    title: str
+    summary: str
+    citation: str
+    parameters: tuple[Parameter, ...]
+    version: int
+    knows: tuple[str, ...]
+    tolerates: str
+    module: str
+    file: Path
+    target: Any = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f'{self.kind} "{self.name}"'
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole set of parameters, defaults filled in, or a `ParameterError`."""
+        return parameters.check(str(self), self.parameters, given)
+
+    def create(self, **given: Any) -> Any:
+        """The plugin with its parameters set: an object of its class, or its function with them bound."""
+        checked = self.check(given)
+        if not inspect.isclass(self.target):
+            return functools.partial(self.target, **checked)
+        try:
+            return self.target(**checked)
+        except ValueError as error:
+            raise ParameterError(f"{self}: {error}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A plugin that could not be imported."""
+
+    plugin: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin} could not be loaded and is left out: {self.error}"
+
+
+_entries: dict[tuple[Kind, str], Entry] = {}
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type[Any])
+
+
+# Registering
+
+
+def defense(name: str, *, title: str, tolerates: str = "", citation: str = "", version: int = 1) -> Callable[[T], T]:
+    """Register a defense: a function from updates to their aggregate, or a class with a protocol of its own."""
+    return lambda target: _register(
+        Kind.DEFENSE, target, name, title=title, citation=citation, version=version, tolerates=tolerates
+    )
+
+
+@dataclass_transform(kw_only_default=True)
+def attack(name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a poisoning attack: a class whose fields are its parameters."""
+    return lambda target: _register(
+        Kind.ATTACK, target, name, title=title, citation=citation, version=version, knows=knows
+    )
+
+
+@dataclass_transform(kw_only_default=True)
+def privacy_attack(
+    name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1
+) -> Callable[[C], C]:
+    """Register a privacy attack: a class whose fields are its parameters."""
+    return lambda target: _register(
+        Kind.PRIVACY_ATTACK, target, name, title=title, citation=citation, version=version, knows=knows
+    )
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def task(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a task: a subclass of `fflbench.tasks.Task` whose fields suites may override."""
+    return lambda target: _register(Kind.TASK, target, name, title=title, citation=citation, version=version)
+
+
+def suites_in(folder: Path) -> None:
+    """Register every suite file of a folder under its file name; `title` and `description` are keys of the file."""
+    for file in sorted(folder.glob("*.toml")):
+        try:
+            suite = tomllib.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise FflbenchError(f"{file} is not a suite file: {error}") from error
+        _add(
+            Entry(
+                kind=Kind.SUITE,
+                name=file.stem,
+                title=str(suite.get("title", file.stem)),
+                summary=str(suite.get("description", "")),
+                citation="",
+                parameters=(),
+                version=1,
+                knows=(),
+                tolerates="",
+                module="",
+                file=file.resolve(),
+                target=file.resolve(),
+            )
+        )
+
+
+def _register(
+    kind: Kind,
+    target: Any,
+    name: str,
+    *,
+    title: str,
+    citation: str,
+    version: int,
+    knows: Sequence[str] = (),
+    tolerates: str = "",
+) -> Any:
+    for piece in knows:
+        if piece not in KNOWLEDGE:
+            raise ValueError(f'{kind} "{name}" declares unknown knowledge "{piece}" (known: {", ".join(KNOWLEDGE)})')
+    module = sys.modules[target.__module__]
+    summary = _first_paragraph(target.__doc__) or title
+    if inspect.isclass(target):
+        if "__dataclass_fields__" not in vars(target):
+            _inherit_annotations(target)
+            dataclasses.dataclass(kw_only=True, frozen=kind is Kind.TASK)(target)
+        known_parameters = parameters.of_dataclass(target)
+    elif inspect.isfunction(target) and kind is Kind.DEFENSE:
+        known_parameters = parameters.of_function(target, FILLED_IN)
+    else:
+        raise TypeError(f'{kind} "{name}" must be a class{" or a function" if kind is Kind.DEFENSE else ""}')
+    _add(
+        Entry(
+            kind=kind,
+            name=name,
+            title=title,
+            summary=summary,
+            citation=citation or _first_paragraph(module.__doc__),
+            parameters=known_parameters,
+            version=version,
+            knows=tuple(knows),
+            tolerates=tolerates,
+            module=module.__name__,
+            file=Path(inspect.getfile(target)).resolve(),
+            target=target,
+        )
+    )
+    return target
+
+
+def _inherit_annotations(cls: type[Any]) -> None:
+    """Let `rounds = 100` give an inherited field a new default: its type and meaning need not be said again."""
+    for name, field in getattr(cls, "__dataclass_fields__", {}).items():
+        if name in vars(cls) and name not in cls.__annotations__:
+            cls.__annotations__[name] = field.type
+
+
+def _add(entry: Entry) -> None:
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name):
+        raise ValueError(f'"{entry.name}" cannot be a name: use lower case letters, digits and single hyphens')
+    key = entry.kind, entry.name
+    present = _entries.get(key)
+    if present and present.file != entry.file:
+        raise DuplicateNameError(
+            f"{entry} is registered twice, in {present.file} and in {entry.file}; rename one of them"
+        )
+    # One file under two module names (`attacks` imported from the checkout) is one plugin: the first import stands.
+    if present and present.module != entry.module:
+        return
+    _entries[key] = entry
+
+
+def _first_paragraph(docstring: str | None) -> str:
+    paragraph = inspect.cleandoc(docstring or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+# Finding
+
+
+def entries(kind: Kind) -> list[Entry]:
+    """Everything registered of one kind, by name."""
+    load_installed()
+    return [entry for (of, _), entry in sorted(_entries.items()) if of is kind]
+
+
+def get(kind: Kind, name: str) -> Entry:
+    """The entry of that name, or an error with the nearest one."""
+    load_installed()
+    if (kind, name) in _entries:
+        return _entries[kind, name]
+    names = [entry.name for entry in entries(kind)]
+    raise NotRegisteredError(
+        f'{kind} "{name}" is not registered{did_you_mean(name, names)} (fflbench list {kind.plural})'
+    )
+
+
+@functools.cache
+def load_installed() -> tuple[Failure, ...]:
+    """Import the plugins of all installed packages, once; a broken one does not stop the rest."""
+    points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.value)
+    return tuple(failure for point in points for failure in _load(point.value))
+
+
+def load_named(plugins: Iterable[str]) -> tuple[Failure, ...]:
+    """Import plugins named by the user: paths of Python files, or dotted modules."""
+    load_installed()
+    return tuple(failure for plugin in plugins for failure in _load(plugin))
+
+
+def _load(plugin: str) -> Iterator[Failure]:
+    name = _name_of_file(plugin) if plugin.endswith(".py") else plugin
+    try:
+        module = _import_file(name, Path(plugin)) if name != plugin else importlib.import_module(name)
+    except DuplicateNameError:
+        raise
+    # Strangers' code may end in any way, sys.exit() included.
+    except (Exception, SystemExit) as error:
+        for key in [key for key, entry in _entries.items() if entry.module == name]:
+            del _entries[key]
+        yield Failure(plugin, f"{type(error).__name__}: {error}")
+        return
+    for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        if not inner.name.startswith("_"):
+            yield from _load(f"{plugin}.{inner.name}")
+
+
+def _name_of_file(file: str) -> str:
+    return f"fflbench_plugin_{re.sub(r'[^0-9a-zA-Z]', '_', str(Path(file).resolve()))}"
+
+
+def _import_file(name: str, file: Path) -> ModuleType:
+    if name in sys.modules:
+        return sys.modules[name]
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no such file (looked for {file.absolute()})")
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

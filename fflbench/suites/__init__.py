@@ -1,0 +1,1 @@
+"""Suites: files that say which attacks meet which defenses, on which task, with which seeds."""

@@ -1,0 +1,7 @@
+"""The suites that come with fflbench, registered by their file names."""
+
+from pathlib import Path
+
+from fflbench.registry import suites_in
+
+suites_in(Path(__file__).parent)

@@ -1,0 +1,31 @@
+"""Income from census records with a multi-layer perceptron, as in the FFL paper (section "Data sets and models")."""
+
+from typing import TYPE_CHECKING
+
+from fflbench.data.adult import ADULT, CLASSES
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@task("adult-mlp", title="Adult, MLP")
+class AdultMLP(Task):
+    """Whether a person earns more than 50K."""
+
+    data_set = ADULT
+    classes = CLASSES
+
+    rounds = 100
+    batch_size = 64
+    optimizer = "adam"
+    learning_rate = 0.001
+    loss = "binary-cross-entropy"
+    source = 1
+    target = 0
+
+    def model(self) -> "nn.Module":
+        from torch import nn
+
+        return nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))

@@ -1,0 +1,42 @@
+"""CIFAR-10 with VGG16 and batch normalisation, as in the FFL paper (section "Data sets and models").
+
+Simonyan and Zisserman, Very deep convolutional networks for large-scale image recognition, ICLR 2015; one fully
+connected layer instead of three, since five poolings leave a single position of a 32 x 32 image.
+"""
+
+from typing import TYPE_CHECKING
+
+from fflbench.data.cifar10 import CIFAR10, CLASSES
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+"""The widths of VGG16's convolutions (configuration D); a pooling ends each block."""
+
+
+@task("cifar10-vgg16", title="CIFAR-10, VGG16")
+class Cifar10VGG16(Task):
+    """Ten kinds of objects in photographs of 32 x 32 pixels."""
+
+    data_set = CIFAR10
+    classes = CLASSES
+
+    rounds = 100
+    local_epochs = 3
+    source = CLASSES.index("cat")
+    target = CLASSES.index("dog")
+
+    def model(self) -> "nn.Module":
+        from torch import nn
+
+        layers: list[nn.Module] = []
+        channels = 3
+        for block in BLOCKS:
+            for width in block:
+                layers += [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels, 10))

@@ -1,0 +1,45 @@
+"""Handwritten digits of 8 x 8 pixels with the sigmoid network that papers on gradient inversion attack.
+
+Zhu et al., Deep leakage from gradients, NeurIPS 2019.
+"""
+
+from typing import TYPE_CHECKING
+
+from fflbench.data import Data, digits
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@task("digits-cnn", title="Digits, CNN")
+class DigitsCNN(Task):
+    """Ten digits, by a network that is smooth enough to be inverted."""
+
+    classes = tuple("0123456789")
+
+    # Tuned: over five seeds 95 to 97%. With 2 epochs of batches of 16 no rate gets every seed above 93%.
+    local_epochs = 3
+    batch_size = 8
+    learning_rate = 0.05
+    source = 7
+    target = 1
+
+    def data(self) -> Data:
+        return digits.load()
+
+    def model(self) -> "nn.Module":
+        from torch import nn
+
+        model = nn.Sequential(
+            nn.Conv2d(1, 12, 3, padding=1),
+            nn.Sigmoid(),
+            nn.Conv2d(12, 12, 3, stride=2, padding=1),
+            nn.Sigmoid(),
+            nn.Flatten(),
+            nn.Linear(192, 10),
+        )
+        for weights in model.parameters():
+            nn.init.uniform_(weights, -0.5, 0.5)
+        return model

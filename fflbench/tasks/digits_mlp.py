@@ -1,0 +1,32 @@
+"""Handwritten digits of 8 x 8 pixels with a small multi-layer perceptron: learns in seconds, needs no download."""
+
+from typing import TYPE_CHECKING
+
+from fflbench.data import Data, digits
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@task("digits-mlp", title="Digits, MLP")
+class DigitsMLP(Task):
+    """Ten digits from 64 pixels."""
+
+    classes = tuple("0123456789")
+
+    local_epochs = 2
+    batch_size = 16
+    # Tuned: 0.05 ends at 95%, 0.1 and 0.2 at 96 to 97%, 0.02 below 93%.
+    learning_rate = 0.1
+    source = 7
+    target = 1
+
+    def data(self) -> Data:
+        return digits.load()
+
+    def model(self) -> "nn.Module":
+        from torch import nn
+
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))

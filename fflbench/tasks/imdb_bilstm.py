@@ -1,0 +1,34 @@
+"""Sentiment of film reviews with a bidirectional LSTM, as in the FFL paper (section "Data sets and models")."""
+
+from typing import TYPE_CHECKING
+
+from fflbench.data.imdb import CLASSES, IMDB, PADDING
+from fflbench.data.prepared import is_here
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@task("imdb-bilstm", title="IMDB, BiLSTM")
+class ImdbBiLSTM(Task):
+    """Whether a review praises its film."""
+
+    data_set = IMDB
+    classes = CLASSES
+
+    rounds = 100
+    optimizer = "adam"
+    learning_rate = 0.001
+    loss = "binary-cross-entropy"
+    source = CLASSES.index("positive")
+    target = CLASSES.index("negative")
+
+    def parameter_count(self) -> int | None:
+        return super().parameter_count() if is_here(IMDB) else None
+
+    def model(self) -> "nn.Module":
+        from fflbench.tasks._bilstm import BiLSTM
+
+        return BiLSTM(self.data().facts["vocabulary"], padding=PADDING)

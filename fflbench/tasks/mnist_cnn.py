@@ -1,0 +1,43 @@
+"""MNIST with a two-layer convolutional network, as in the FFL paper (section "Data sets and models")."""
+
+from typing import TYPE_CHECKING
+
+from fflbench.data.mnist import MNIST
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@task("mnist-cnn", title="MNIST, CNN")
+class MnistCNN(Task):
+    """Ten digits from 28 x 28 pixels."""
+
+    data_set = MNIST
+    classes = tuple("0123456789")
+
+    participants = 100
+    per_round = 50
+    rounds = 200
+    local_epochs = 3
+    batch_size = 64
+    learning_rate = 0.001
+    source = 7
+    target = 1
+
+    def model(self) -> "nn.Module":
+        from torch import nn
+
+        return nn.Sequential(
+            nn.Conv2d(1, 10, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(10, 20, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(320, 50),
+            nn.ReLU(),
+            nn.Linear(50, 10),
+        )

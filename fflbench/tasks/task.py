@@ -1,0 +1,79 @@
+"""What every task has."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from fflbench.data.examples import Data
+from fflbench.data.partitions import Scheme, partition
+from fflbench.data.prepared import load
+from fflbench.data.sources import DataSet
+from fflbench.randomness import stream
+from fflbench.types import Indices, Labels
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """A learning problem: override `model`, say where the data comes from, and change the defaults that do not fit.
+
+    Every field can be set from a suite. A fresh optimiser starts each round, and the last, smaller batch counts too.
+    """
+
+    data_set: ClassVar[DataSet | None] = None
+    """The set it learns from; a task with arrays of its own overrides `data` instead."""
+    classes: ClassVar[tuple[str, ...]]
+    """What the classes are called, in the order of their numbers."""
+
+    participants: Annotated[int, Ge(1), "people who hold training data"] = 20
+    per_round: Annotated[int, Ge(1), "participants selected each round"] = 10
+    rounds: Annotated[int, Ge(1), "rounds of training"] = 30
+    local_epochs: Annotated[int, Ge(1), "passes over its own data a participant makes each round"] = 1
+    batch_size: Annotated[int, Ge(1), "examples in a batch"] = 32
+    optimizer: Annotated[Literal["sgd", "adam"], "what participants train with"] = "sgd"
+    learning_rate: Annotated[float, Gt(0), "the optimiser's step"] = 0.01
+    momentum: Annotated[float, Ge(0), Lt(1), "of SGD; Adam has none to set"] = 0.9
+    loss: Annotated[
+        Literal["cross-entropy", "binary-cross-entropy"], "one output a class, or one logit for the second of two"
+    ] = "cross-entropy"
+    decision_threshold: Annotated[float, Gt(0), Lt(1), "probability from which a binary task says yes"] = 0.5
+    partition: Annotated[Scheme, "how training examples are divided among participants"] = "iid"
+    dirichlet_alpha: Annotated[float, Gt(0), Le(1e6), "evenness of a Dirichlet partition; small is uneven"] = 0.5
+    shards: Annotated[int, Ge(1), "shards each participant is dealt in a partition by shards"] = 2
+    source: Annotated[int, Ge(0), "class that targeted attacks aim at"] = 0
+    target: Annotated[int, Ge(0), "class that targeted attacks want instead"] = 1
+
+    def __post_init__(self) -> None:
+        if self.per_round > self.participants:
+            raise ValueError(f"per_round = {self.per_round} is more than participants = {self.participants}")
+        if self.source == self.target or max(self.source, self.target) >= len(self.classes):
+            count = len(self.classes)
+            raise ValueError(
+                f"source = {self.source} and target = {self.target} must be two of {count} classes, from 0"
+            )
+
+    def data(self) -> Data:
+        """The training and test part."""
+        if self.data_set is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither data() nor a data_set")
+        return load(self.data_set)
+
+    @abstractmethod
+    def model(self) -> "nn.Module":
+        """A new model with random weights. Torch is imported here, not at the top, so that listing tasks is quick."""
+
+    def divide(self, y: Labels, seed: int) -> list[Indices]:
+        """Which training examples each participant holds; decided by the seed alone."""
+        rng = stream(seed, "partition")
+        return partition(self.partition, y, self.participants, rng, alpha=self.dirichlet_alpha, shards=self.shards)
+
+    def parameter_count(self) -> int | None:
+        """How many parameters the model learns, counted without storing it; nothing where that needs absent data."""
+        import torch
+
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in self.model().parameters())

@@ -1,0 +1,15 @@
+"""What the arrays are called.
+
+A row of a `Matrix` is one participant's update: the change of its model, parameters first, then float buffers.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix: TypeAlias = npt.NDArray[np.float32]
+Vector: TypeAlias = npt.NDArray[np.float32]
+Indices: TypeAlias = npt.NDArray[np.int64]
+Labels: TypeAlias = npt.NDArray[np.int64]
+Inputs: TypeAlias = npt.NDArray[Any]
