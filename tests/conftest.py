@@ -1,0 +1,32 @@
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from fflbench import registry
+
+
+@pytest.fixture
+def own_registry(monkeypatch):
+    """The registry as it is; what a test adds is gone after it."""
+    registry.load_installed()
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+
+@pytest.fixture
+def own_folders(monkeypatch, tmp_path):
+    """A data folder and a user cache of the test's own; returns the data folder."""
+    monkeypatch.setenv("FFLBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder with the real data sets, for tests that make no sense without them."""
+    folder = os.environ.get("FFLBENCH_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs the real data sets: set FFLBENCH_DATA to their folder")
+    return Path(folder)

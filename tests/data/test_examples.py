@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from fflbench.data import Data
+from fflbench.errors import DataError
+
+X, Y = np.zeros((4, 3)), np.array([0, 1, 2, 0])
+
+
+def test_own_arrays_are_brought_to_the_types_of_training():
+    data = Data.of(X.tolist(), Y.astype(np.uint8), X.astype(int), Y)
+    assert data.train.x.dtype == np.float32
+    assert data.test.x.dtype == np.int64
+    assert data.train.y.dtype == np.int64
+    assert len(data.train) == 4
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        (X, Y[:3], "one class an input"),
+        (X[:0], Y[:0], "at least one"),
+        (X, Y.astype(float), "whole numbers from 0"),
+        (X, Y - 1, "whole numbers from 0"),
+        (X + np.nan, Y, "not finite"),
+        (X.astype(str), Y, "must be numbers"),
+    ],
+)
+def test_arrays_that_cannot_be_learned_from_are_refused(x, y, reason):
+    with pytest.raises(DataError, match=f"training part.*{reason}|{reason}.*training part"):
+        Data.of(x, y, X, Y)

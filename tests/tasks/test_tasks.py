@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+import torch
+
+from fflbench import registry
+from fflbench.errors import ParameterError
+from fflbench.registry import Kind
+
+SMALL = ("digits-mlp", "digits-cnn")
+
+
+def task(name, **fields):
+    return registry.get(Kind.TASK, name).create(**fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("digits-mlp", 2_410),
+        ("digits-cnn", 3_358),
+        ("adult-mlp", 4_929),
+        ("mnist-cnn", 21_840),
+        ("cifar10-vgg16", 14_728_266),
+    ],
+)
+def test_parameter_counts_are_those_of_the_paper(name, count):
+    assert task(name).parameter_count() == count
+
+
+def test_imdb_has_about_as_many_parameters_as_in_the_paper(real_data):
+    assert 12e6 < task("imdb-bilstm").parameter_count() < 14e6
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("digits-mlp", (20, 10, 30, 2, 16, "sgd", 0.1, 0.9, 7, 1)),
+        ("digits-cnn", (20, 10, 30, 3, 8, "sgd", 0.05, 0.9, 7, 1)),
+        ("adult-mlp", (20, 10, 100, 1, 64, "adam", 0.001, 0.9, 1, 0)),
+        ("mnist-cnn", (100, 50, 200, 3, 64, "sgd", 0.001, 0.9, 7, 1)),
+        ("cifar10-vgg16", (20, 10, 100, 3, 32, "sgd", 0.01, 0.9, 3, 5)),
+        ("imdb-bilstm", (20, 10, 100, 1, 32, "adam", 0.001, 0.9, 1, 0)),
+    ],
+)
+def test_settings_are_those_of_the_paper(name, settings):
+    it = task(name)
+    assert settings == (
+        *(it.participants, it.per_round, it.rounds, it.local_epochs, it.batch_size),
+        *(it.optimizer, it.learning_rate, it.momentum, it.source, it.target),
+    )
+
+
+def test_every_field_can_be_overridden_and_the_others_stay():
+    it = task("adult-mlp", rounds=3, partition="dirichlet", dirichlet_alpha=0.1)
+    assert (it.rounds, it.partition, it.dirichlet_alpha, it.batch_size) == (3, "dirichlet", 0.1, 64)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"round": 3}, r'no parameter "round"; did you mean "rounds"\?'),
+        ({"rounds": 0}, "rounds = 0 should be greater than or equal to 1"),
+        ({"optimizer": "rmsprop"}, "should be 'sgd' or 'adam'"),
+        ({"per_round": 21}, "per_round = 21 is more than participants = 20"),
+        ({"source": 1}, "source = 1 and target = 1 must be two of 10 classes"),
+        ({"target": 10}, "target = 10 must be two of 10 classes"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields, reason):
+    with pytest.raises(ParameterError, match=f'task "digits-mlp".*{reason}'):
+        task("digits-mlp", **fields)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_models_take_what_the_data_gives(name):
+    it = task(name)
+    x = torch.from_numpy(it.data().train.x[:5])
+    assert it.model()(x).shape == (5, 10)
+
+
+@pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn", "cifar10-vgg16", "imdb-bilstm"])
+def test_models_take_what_the_real_data_gives(name, real_data):
+    it = task(name)
+    data = it.data()
+    outputs = 1 if it.loss == "binary-cross-entropy" else len(it.classes)
+    x = torch.from_numpy(np.array(data.train.x[:5]))
+    assert it.model().eval()(x).shape == (5, outputs)
+    assert data.train.y.max() == len(it.classes) - 1
+
+
+def test_inversion_papers_weights_are_uniform():
+    weights = torch.cat([parameter.flatten() for parameter in task("digits-cnn").model().parameters()])
+    assert weights.abs().max() <= 0.5
+    assert abs(weights.std().item() - 1 / 12**0.5) < 0.01
+
+
+def test_padding_does_not_change_what_the_lstm_pools():
+    from fflbench.tasks._bilstm import BiLSTM
+
+    torch.manual_seed(0)
+    model = BiLSTM(20, padding=0)
+    states, _ = model.lstm(model.embedding(torch.tensor([[0, 0, 5, 6]])))
+    seen = states[:, 2:]
+    expected = model.output(torch.cat([seen.mean(1), seen.amax(1)], 1))
+    torch.testing.assert_close(model(torch.tensor([[0, 0, 5, 6]])), expected)
+    assert model(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()
+
+
+def test_the_division_follows_the_seed_alone():
+    it = task("digits-mlp")
+    y = it.data().train.y
+    same = task("digits-mlp", rounds=3, learning_rate=0.5).divide(y, seed=1)
+    assert all((a == b).all() for a, b in zip(it.divide(y, seed=1), same, strict=True))
+    assert any(
+        len(a) != len(b) or (a != b).any() for a, b in zip(it.divide(y, seed=1), it.divide(y, seed=2), strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_recipe_learns_digits(name):
+    """A plain federated average as one would write it in a notebook; the tasks promise more than 93%."""
+    it = task(name)
+    data = it.data()
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
+    parts, model = it.divide(data.train.y, seed=0), it.model()
+    for _ in range(it.rounds):
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        total = {name: torch.zeros_like(value) for name, value in start.items()}
+        for participant in rng.choice(it.participants, it.per_round, replace=False):
+            model.load_state_dict(start)
+            optimizer = torch.optim.SGD(model.parameters(), it.learning_rate, momentum=it.momentum)
+            for _ in range(it.local_epochs):
+                for batch in torch.from_numpy(rng.permutation(parts[participant])).split(it.batch_size):
+                    optimizer.zero_grad()
+                    torch.nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
+                    optimizer.step()
+            for name, value in model.state_dict().items():
+                total[name] += value / it.per_round
+        model.load_state_dict(total)
+    with torch.no_grad():
+        correct = model(torch.from_numpy(data.test.x)).argmax(1) == torch.from_numpy(data.test.y)
+    assert correct.float().mean() > 0.93
+
+
+def test_the_task_in_the_documentation_works(own_registry, tmp_path):
+    """The page shows a whole file; this runs it."""
+    import re
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs/tasks.md").read_text()
+    (tmp_path / "own.py").write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
+    assert registry.load_named([str(tmp_path / "own.py")]) == ()
+    it = task("blobs")
+    assert it.model()(torch.from_numpy(it.data().train.x[:2])).shape[0] == 2
+    assert len(it.divide(it.data().train.y, seed=0)) == it.participants

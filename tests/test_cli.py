@@ -1,0 +1,142 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fflbench import __version__
+from fflbench.cli import main
+
+
+def fflbench(capsys, *arguments):
+    """The command in this process: exit code, standard output, standard error."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    printed = capsys.readouterr()
+    return ended.value.code or 0, printed.out, printed.err
+
+
+def test_help_loads_nothing_heavy():
+    code = """
+import sys
+from fflbench.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+heavy = {"torch", "numpy", "sklearn", "pydantic"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "list" in done.stdout
+
+
+def test_listing_defenses_does_not_load_torch():
+    code = """
+import sys
+from fflbench.cli import main
+try:
+    main(["list", "defenses"])
+except SystemExit:
+    pass
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version(capsys):
+    assert fflbench(capsys, "--version") == (0, f"fflbench {__version__}\n", "")
+
+
+def test_tasks_are_listed_with_counted_parameters(capsys, own_folders):
+    code, out, _ = fflbench(capsys, "list", "tasks")
+    assert code == 0
+    for cell in ("2,410", "3,358", "4,929", "21,840", "14,728,266", "20 / 10 / 100", ">50K to <=50K", "cat to dog"):
+        assert cell in out
+    assert "once its data is here" in out
+
+
+def test_listing_downloads_nothing(capsys, own_folders, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("the network was used"))
+    assert fflbench(capsys, "list", "tasks")[0] == 0
+
+
+def test_json_tells_everything(capsys, own_folders):
+    _, out, _ = fflbench(capsys, "list", "tasks", "--json")
+    task = {task["name"]: task for task in json.loads(out)}["adult-mlp"]
+    assert task["model_parameters"] == 4929
+    assert task["classes"] == ["<=50K", ">50K"]
+    assert {
+        "name": "rounds",
+        "type": "int",
+        "required": False,
+        "default": 100,
+        "meaning": "rounds of training",
+    } in task["parameters"]
+
+
+def test_markup_in_a_plugins_text_is_shown_as_it_is(capsys, own_registry, tmp_path):
+    (tmp_path / "loud.py").write_text('''"""[bold red]No citation[/]"""
+from fflbench.registry import defense
+@defense("loud", title="Loud")
+def loud(updates):
+    """[link=file:///etc/passwd]click[/link]"""
+''')
+    code, out, _ = fflbench(capsys, "list", "defenses", "--plugin", str(tmp_path / "loud.py"))
+    assert code == 0
+    assert "[link=file:///etc/passwd]click[/link]" in out
+
+
+def test_a_named_plugin_that_breaks_is_told_and_ends_in_an_error(capsys, own_registry, tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0")
+    code, out, err = fflbench(capsys, "list", "tasks", "--json", "--plugin", str(tmp_path / "broken.py"))
+    assert code == 1
+    assert "broken.py could not be loaded and is left out: ZeroDivisionError" in err
+    assert "digits-mlp" in out
+
+
+def test_a_duplicate_name_is_one_sentence_and_an_error(capsys, own_registry, tmp_path):
+    (tmp_path / "mine.py").write_text('''"""Mine."""
+from fflbench.registry import task
+from fflbench.tasks import Task
+@task("digits-mlp", title="Mine")
+class Mine(Task):
+    classes = ("a", "b")
+    def model(self): ...
+''')
+    code, _, err = fflbench(capsys, "list", "tasks", "--plugin", str(tmp_path / "mine.py"))
+    assert code == 2
+    assert err.count("\n") == 1
+    assert 'task "digits-mlp" is registered twice' in err
+    assert "mine.py" in err
+    assert "digits_mlp.py" in err
+
+
+def test_an_unknown_data_set_gets_the_nearest_one(capsys, own_folders):
+    code, _, err = fflbench(capsys, "data", "fetch", "minst")
+    assert code == 2
+    assert 'there is no data set "minst"; did you mean "mnist"?' in err
+
+
+def test_data_status_names_what_is_missing_and_what_is_damaged(capsys, own_folders):
+    (own_folders / "adult").mkdir()
+    (own_folders / "adult/adult.data").write_text("39, State-gov")
+    code, out, err = fflbench(capsys, "data", "status", "--data-dir", str(own_folders))
+    assert code == 1
+    assert "damaged" in out
+    assert "missing" in out
+    assert f"{own_folders}/adult/adult.data is not the adult.data of Adult: its sha256 is" in err
+
+
+def test_without_a_network_one_sentence_says_which_file_to_put_where(capsys, own_folders, monkeypatch):
+    from fflbench.data import mnist, sets
+    from tests.data.conftest import at
+
+    monkeypatch.setitem(sets.SETS, "mnist", at(mnist.MNIST, "http://127.0.0.1:1"))
+    code, _, err = fflbench(capsys, "data", "fetch", "mnist")
+    assert code == 2
+    sentence = err.splitlines()[-1]
+    assert "Connection refused" in sentence
+    assert f"put train-images-idx3-ubyte.gz into {own_folders}/mnist by hand" in sentence

@@ -1,0 +1,86 @@
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import pytest
+from annotated_types import Ge
+
+from fflbench.errors import ParameterError
+from fflbench.parameters import check, of_dataclass, of_function
+
+
+@dataclass(kw_only=True)
+class Noise:
+    share: Annotated[float, Ge(0), "part of the participants that attack"] = 0.2
+    mode: Annotated[Literal["add", "replace"], "what happens to the update"] = "add"
+    rounds: int
+    seeds: list[int] | None = None
+
+
+def rule(updates, f: int, scale: Annotated[float, "of the step"] = 1.0, *, weights=None, rng=None): ...
+
+
+def refused(given, parameters=None):
+    with pytest.raises(ParameterError) as caught:
+        check('attack "noise"', parameters or of_dataclass(Noise), given)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_type_default_and_meaning_are_read_off_the_signature():
+    share, mode, rounds, seeds = of_dataclass(Noise)
+    assert (share.type, share.default, share.meaning) == ("float", 0.2, "part of the participants that attack")
+    assert mode.type == '"add" | "replace"'
+    assert rounds.required
+    assert rounds.meaning == ""
+    assert seeds.type == "list[int] | none"
+
+
+def test_what_the_round_fills_in_is_no_parameter():
+    assert [parameter.name for parameter in of_function(rule, ("weights", "rng"))] == ["f", "scale"]
+
+
+def test_defaults_are_filled_in():
+    assert check("x", of_dataclass(Noise), {"rounds": 3}) == {"share": 0.2, "mode": "add", "rounds": 3, "seeds": None}
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_and_all_valid_ones():
+    message = refused({"rounds": 3, "shard": 0.1})
+    assert 'no parameter "shard"; did you mean "share"?' in message
+    assert "share (float, default 0.2), mode" in message
+
+
+def test_a_missing_parameter_is_named():
+    assert 'attack "noise" needs the parameter "rounds"' in refused({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("rounds", "3", 'rounds = "3" should be a valid integer'),
+        ("rounds", True, "rounds = true should be a valid integer"),
+        ("rounds", 3.0, "rounds = 3.0 should be a valid integer"),
+        ("share", -0.1, "share = -0.1 should be greater than or equal to 0"),
+        ("share", float("nan"), "share = nan should be"),
+        ("share", float("inf"), "share = inf should be a finite number"),
+        ("mode", "remove", "mode = \"remove\" should be 'add' or 'replace'"),
+        ("seeds", [1, "2"], "seeds = [1, '2'] should be a valid integer"),
+    ],
+)
+def test_an_ill_typed_parameter_is_refused_with_its_value(name, value, reason):
+    message = refused({"rounds": 3, name: value})
+    assert reason in message
+    assert "valid parameters: share" in message
+
+
+def test_a_whole_number_is_a_float_and_a_numpy_number_is_a_number():
+    checked = check("x", of_dataclass(Noise), {"rounds": np.int64(3), "share": 1})
+    assert checked["rounds"] == 3
+    assert type(checked["rounds"]) is int
+    assert checked["share"] == 1.0
+
+
+def test_a_plugin_without_parameters_says_so():
+    with pytest.raises(ParameterError, match="it takes no parameters"):
+        check("median", (), {"f": 1})

@@ -1,0 +1,27 @@
+import numpy as np
+
+from fflbench.randomness import fixed_permutation, stream
+
+
+def test_streams_differ_by_seed_and_by_every_part_of_their_purpose():
+    purposes = [
+        (0,),
+        (1,),
+        (0, "a"),
+        (0, "b"),
+        (0, "a", 1),
+        (0, "a", "1"),
+        (0, "a', 1"),
+        (0, "batches", 1, 2),
+        (0, "batches", 2, 1),
+    ]
+    assert len({stream(*purpose).integers(2**63) for purpose in purposes}) == len(purposes)
+
+
+def test_a_numpy_integer_names_the_same_stream_as_pythons():
+    assert stream(0, "batches", np.int64(3)).integers(2**63) == stream(0, "batches", 3).integers(2**63)
+
+
+def test_the_fixed_permutation_is_the_one_numpy_promises():
+    """The first numbers of RandomState(0).permutation(10), as numpy's own documentation and history have them."""
+    assert fixed_permutation(10).tolist() == [2, 8, 4, 9, 1, 6, 7, 3, 0, 5]

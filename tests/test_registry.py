@@ -1,0 +1,187 @@
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fflbench import registry
+from fflbench.errors import DuplicateNameError, FflbenchError, NotRegisteredError, ParameterError
+from fflbench.registry import Kind
+
+ROOT = Path(__file__).parents[1]
+
+PLUGIN = '''
+"""Half the mean. Nobody et al., A rule for tests, 2026."""
+from typing import Annotated
+from fflbench.registry import attack, defense
+
+@defense("half-mean", title="Half mean", tolerates="f = 0", version=3)
+def half_mean(updates, scale: Annotated[float, "what the mean is multiplied with"] = 0.5, *, weights=None):
+    """The mean of all updates,
+    scaled.
+
+    More about it.
+    """
+
+@attack("shout", title="Shout", knows=["own data", "defense"])
+class Shout:
+    """Sends its update louder."""
+    factor: Annotated[float, "how much louder"] = 10.0
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path, own_registry):
+    def write(text=PLUGIN, name="plugin.py"):
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_what_is_known_of_a_plugin_is_read_off_its_source(plugin):
+    assert registry.load_named([plugin()]) == ()
+    rule = registry.get(Kind.DEFENSE, "half-mean")
+    assert rule.title == "Half mean"
+    assert rule.summary == "The mean of all updates, scaled."
+    assert rule.citation == "Half the mean. Nobody et al., A rule for tests, 2026."
+    assert (rule.version, rule.tolerates) == (3, "f = 0")
+    assert [(p.name, p.type, p.default, p.meaning) for p in rule.parameters] == [
+        ("scale", "float", 0.5, "what the mean is multiplied with")
+    ]
+    shout = registry.get(Kind.ATTACK, "shout")
+    assert shout.knows == ("own data", "defense")
+    assert shout.create(factor=2.0).factor == 2.0
+
+
+def test_creating_refuses_bad_parameters_by_the_name_of_the_plugin(plugin):
+    registry.load_named([plugin()])
+    with pytest.raises(ParameterError, match=r'attack "shout" has no parameter "faktor"; did you mean "factor"\?'):
+        registry.get(Kind.ATTACK, "shout").create(faktor=2.0)
+
+
+def test_an_unknown_name_gets_the_nearest_one(plugin):
+    registry.load_named([plugin()])
+    with pytest.raises(NotRegisteredError, match=r'did you mean "half-mean"\? \(fflbench list defenses\)'):
+        registry.get(Kind.DEFENSE, "halfmean")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("import a_module_that_nobody_has", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"),
+        ("def broken(:", "SyntaxError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        (PLUGIN.replace('"own data"', '"everything"'), 'unknown knowledge "everything"'),
+        (PLUGIN.replace('"half-mean"', '"Half Mean"'), '"Half Mean" cannot be a name'),
+    ],
+)
+def test_a_broken_plugin_names_itself_and_its_error_and_the_rest_still_works(plugin, text, error):
+    broken = plugin(text, "broken.py")
+    (failure,) = registry.load_named([broken, plugin(PLUGIN)])
+    assert failure.plugin == broken
+    assert error in failure.error
+    assert registry.get(Kind.DEFENSE, "half-mean")
+    assert registry.get(Kind.TASK, "digits-mlp")
+
+
+def test_a_plugin_that_breaks_half_way_leaves_nothing_behind(plugin):
+    (failure,) = registry.load_named([plugin(PLUGIN + "\n1 / 0")])
+    assert "ZeroDivisionError" in failure.error
+    with pytest.raises(NotRegisteredError):
+        registry.get(Kind.DEFENSE, "half-mean")
+
+
+def test_a_file_or_module_that_does_not_exist_is_a_failure_that_says_so(own_registry):
+    failures = registry.load_named(["nowhere.py", "no.such.module"])
+    assert "there is no such file" in failures[0].error
+    assert "No module named 'no'" in failures[1].error
+
+
+def test_two_plugins_with_one_name_are_an_error_that_names_both(plugin, tmp_path):
+    with pytest.raises(DuplicateNameError) as caught:
+        registry.load_named([plugin(name="first.py"), plugin(name="second.py")])
+    assert 'defense "half-mean" is registered twice' in str(caught.value)
+    assert str(tmp_path / "first.py") in str(caught.value)
+    assert str(tmp_path / "second.py") in str(caught.value)
+
+
+def test_the_same_plugin_twice_is_one_plugin(plugin):
+    assert registry.load_named([plugin(), plugin()]) == ()
+
+
+def test_every_module_of_a_package_is_loaded_but_the_private_ones(plugin, tmp_path, monkeypatch):
+    package = tmp_path / "many_rules"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "good.py").write_text(PLUGIN)
+    (package / "bad.py").write_text("1 / 0")
+    (package / "_private.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    failures = registry.load_named(["many_rules"])
+    assert [failure.plugin for failure in failures] == ["many_rules.bad"]
+    assert registry.get(Kind.DEFENSE, "half-mean").module == "many_rules.good"
+
+
+def test_a_reloaded_module_replaces_its_plugin(plugin, tmp_path, monkeypatch):
+    source = tmp_path / "changing_rule.py"
+    source.write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    registry.load_named(["changing_rule"])
+    source.write_text(PLUGIN.replace("0.5", "0.25"))
+    importlib.reload(sys.modules["changing_rule"])
+    assert registry.get(Kind.DEFENSE, "half-mean").parameters[0].default == 0.25
+
+
+def test_importing_the_folders_by_their_bare_names_registers_nothing_twice():
+    """From the checkout `attacks` and `defenses` are importable too; that must not make a second set of plugins."""
+    code = """
+import importlib, pkgutil, sys
+from fflbench import registry
+for folder in ("attacks", "defenses"):
+    package = importlib.import_module(folder)
+    for found in pkgutil.walk_packages(package.__path__, f"{folder}."):
+        importlib.import_module(found.name)
+for kind in registry.Kind:
+    for entry in registry.entries(kind):
+        print(entry.name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == len(done.stdout.split())
+
+
+def test_one_file_under_two_module_names_is_one_plugin(plugin, tmp_path, monkeypatch):
+    for package in ("outer", "outer/inner"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+    (tmp_path / "outer/inner/rule.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "outer")
+    assert registry.load_named(["outer.inner.rule", "inner.rule"]) == ()
+    assert registry.get(Kind.DEFENSE, "half-mean").module == "outer.inner.rule"
+
+
+def test_suites_are_registered_by_the_folder(own_registry, tmp_path):
+    (tmp_path / "tiny.toml").write_text('title = "Tiny"\ndescription = "A small one."\n')
+    registry.suites_in(tmp_path)
+    suite = registry.get(Kind.SUITE, "tiny")
+    assert (suite.title, suite.summary, suite.target) == ("Tiny", "A small one.", tmp_path / "tiny.toml")
+
+
+def test_a_suite_file_that_is_not_toml_is_named(own_registry, tmp_path):
+    (tmp_path / "bad.toml").write_text("= =")
+    with pytest.raises(FflbenchError, match=r"bad\.toml is not a suite file"):
+        registry.suites_in(tmp_path)
+
+
+def test_built_ins_explain_all_their_parameters():
+    for kind in Kind:
+        for entry in registry.entries(kind):
+            for parameter in entry.parameters:
+                assert parameter.meaning, f"{entry} does not say what {parameter.name} means"
+                assert "\n" not in parameter.meaning
+            assert entry.summary
+            assert entry.citation or kind is Kind.SUITE
