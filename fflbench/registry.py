@@ -22,16 +22,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+
+from annotated_types import Ge
 
 from fflbench import parameters
 from fflbench.errors import DuplicateNameError, FflbenchError, NotRegisteredError, ParameterError, did_you_mean
 from fflbench.parameters import Parameter
+from fflbench.tolerance import bears
 
 ENTRY_POINTS = "fflbench.plugins"
 
 FILLED_IN = ("weights", "participants", "columns", "rng")
 """What the round hands to a rule that asks for it by name; everything else after `updates` is a parameter."""
+
+F = Parameter(
+    "f",
+    Annotated[
+        Annotated[int, Ge(0)] | Literal["20%", "bound"],
+        "attackers the rule reckons with among the selected: a number, a fifth of them, or the most it bears",
+    ],
+    default="20%",
+)
+"""The parameter of every rule that is a function of `f: int`."""
 
 KNOWLEDGE = {
     "own data": "the attackers' own training data",
@@ -68,14 +81,18 @@ class Entry:
     name: str
     title: str
     summary: str
-    citation: str
-    parameters: tuple[Parameter, ...]
-    version: int
-    knows: tuple[str, ...]
-    tolerates: str
-    module: str
     file: Path
     target: Any = dataclasses.field(repr=False)
+    module: str = ""
+    citation: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    version: int = 1
+    """Of its results: a change that alters them raises it."""
+    knows: tuple[str, ...] = ()
+    tolerates: str = ""
+    """The attackers for which a defense's guarantee holds."""
+    defined: str = ""
+    """The attackers for which a defense is defined at all."""
 
     def __str__(self) -> str:
         return f'{self.kind} "{self.name}"'
@@ -85,10 +102,12 @@ class Entry:
         return parameters.check(str(self), self.parameters, given)
 
     def create(self, **given: Any) -> Any:
-        """The plugin with its parameters set: an object of its class, or its function with them bound."""
+        """The plugin with its parameters set: an object of its class, or a `Rule` that calls its function."""
         checked = self.check(given)
         if not inspect.isclass(self.target):
-            return functools.partial(self.target, **checked)
+            from fflbench.federation.defense import Rule
+
+            return Rule(self, checked)
         try:
             return self.target(**checked)
         except ValueError as error:
@@ -115,10 +134,23 @@ C = TypeVar("C", bound=type[Any])
 # Registering
 
 
-def defense(name: str, *, title: str, tolerates: str = "", citation: str = "", version: int = 1) -> Callable[[T], T]:
-    """Register a defense: a function from updates to their aggregate, or a class with a protocol of its own."""
+def defense(
+    name: str, *, title: str, tolerates: str = "", defined: str = "", citation: str = "", version: int = 1
+) -> Callable[[T], T]:
+    """Register a defense: a function from updates to their aggregate, or a class with a protocol of its own.
+
+    `tolerates` says for how many attackers f among n its guarantee holds, as in "f < n/2"; `defined`, where it differs,
+    for how many it has an answer at all.
+    """
     return lambda target: _register(
-        Kind.DEFENSE, target, name, title=title, citation=citation, version=version, tolerates=tolerates
+        Kind.DEFENSE,
+        target,
+        name,
+        title=title,
+        citation=citation,
+        version=version,
+        tolerates=tolerates,
+        defined=defined,
     )
 
 
@@ -159,12 +191,6 @@ def suites_in(folder: Path) -> None:
                 name=file.stem,
                 title=str(suite.get("title", file.stem)),
                 summary=str(suite.get("description", "")),
-                citation="",
-                parameters=(),
-                version=1,
-                knows=(),
-                tolerates="",
-                module="",
                 file=file.resolve(),
                 target=file.resolve(),
             )
@@ -181,6 +207,7 @@ def _register(
     version: int,
     knows: Sequence[str] = (),
     tolerates: str = "",
+    defined: str = "",
 ) -> Any:
     for piece in knows:
         if piece not in KNOWLEDGE:
@@ -191,9 +218,14 @@ def _register(
         if "__dataclass_fields__" not in vars(target):
             _inherit_annotations(target)
             dataclasses.dataclass(kw_only=True, frozen=kind is Kind.TASK)(target)
+        if knows:
+            setattr(target, "knows", tuple(knows))  # noqa: B010
         known_parameters = parameters.of_dataclass(target)
     elif inspect.isfunction(target) and kind is Kind.DEFENSE:
-        known_parameters = parameters.of_function(target, FILLED_IN)
+        read = parameters.of_function(target, FILLED_IN)
+        known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
+        if F in known_parameters:
+            bears(tolerates, 0, 1), bears(defined or tolerates, 0, 1)
     else:
         raise TypeError(f'{kind} "{name}" must be a class{" or a function" if kind is Kind.DEFENSE else ""}')
     _add(
@@ -202,14 +234,15 @@ def _register(
             name=name,
             title=title,
             summary=summary,
+            file=Path(inspect.getfile(target)).resolve(),
+            target=target,
+            module=module.__name__,
             citation=citation or _first_paragraph(module.__doc__),
             parameters=known_parameters,
             version=version,
             knows=tuple(knows),
             tolerates=tolerates,
-            module=module.__name__,
-            file=Path(inspect.getfile(target)).resolve(),
-            target=target,
+            defined=defined or tolerates,
         )
     )
     return target

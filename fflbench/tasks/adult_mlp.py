@@ -22,6 +22,7 @@ class AdultMLP(Task):
     optimizer = "adam"
     learning_rate = 0.001
     loss = "binary-cross-entropy"
+    engine = "stacked"
     source = 1
     target = 0
 

@@ -26,6 +26,7 @@ class Cifar10VGG16(Task):
 
     rounds = 100
     local_epochs = 3
+    noise_sigma = 0.2
     source = CLASSES.index("cat")
     target = CLASSES.index("dog")
 

@@ -22,6 +22,7 @@ class ImdbBiLSTM(Task):
     optimizer = "adam"
     learning_rate = 0.001
     loss = "binary-cross-entropy"
+    noise_sigma = 0.2
     source = CLASSES.index("positive")
     target = CLASSES.index("negative")
 

@@ -1,0 +1,19 @@
+"""A control: what noise does that no defense can tell from an honest update by its length."""
+
+import numpy as np
+
+from fflbench.federation import Attack, Known
+from fflbench.registry import attack
+from fflbench.types import Matrix
+
+
+@attack("noise-control", title="Noise of honest length", knows=["own data"])
+class NoiseControl(Attack):
+    """Send a random direction as long as the honest update; an attack that does less harm is no attack."""
+
+    def poison_updates(self, known: Known) -> Matrix:
+        parameters = known.updates[:, known.columns.parameters]
+        noise = known.rng.standard_normal(parameters.shape, dtype=parameters.dtype)
+        lengths = np.linalg.norm(parameters, axis=1) / np.linalg.norm(noise, axis=1)
+        parameters[:] = noise * lengths[:, None]
+        return known.updates

@@ -1,0 +1,68 @@
+"""FoolsGold. Fung et al., The limitations of federated learning in sybil settings, RAID 2020."""
+
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Gt
+
+from fflbench.federation import Defense, ServerView
+from fflbench.federation.defense import NoAnswerError, Setting
+from fflbench.kernels import weighted_mean
+from fflbench.registry import defense
+from fflbench.types import Vector
+
+
+@defense("foolsgold", title="FoolsGold")
+class FoolsGold(Defense):
+    """Weigh participants down whose last-layer updates, summed over all rounds, point the way somebody else's do.
+
+    Everybody seen so far is compared, whether or not selected in this round. Where all weights are zero there is no
+    answer. Diverse updates are taken for honest, so added noise earns full weight: that is the published behaviour.
+    """
+
+    kappa: Annotated[float, Gt(0), "confidence: how sharply the weights tell alike from different"] = 1.0
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        last = setting.columns.last_layer
+        self.memory["history"] = np.zeros((setting.participants, last.stop - last.start))
+        self.memory["seen"] = np.zeros(setting.participants, bool)
+
+    def aggregate(self, view: ServerView) -> Vector:
+        history, seen = self.memory["history"], self.memory["seen"]
+        history[view.participants] += view.updates[:, view.columns.last_layer]
+        seen[view.participants] = True
+        weights = np.zeros(len(seen))
+        weights[seen] = diversity(history[seen], self.kappa)
+        if not weights[view.participants].any():
+            raise NoAnswerError("every participant has weight zero")
+        return weighted_mean(view.updates, weights[view.participants])
+
+
+def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:
+    r"""The weight of each history (Algorithm 1 of the paper).
+
+    $$ v_i = \max_{j \ne i} c_{ij}, \qquad c'_{ij} = c_{ij} \min(1, v_i / v_j), \qquad
+       \alpha_i = \frac{1 - \max_j c'_{ij}}{\max_k (1 - \max_j c'_{kj})}, \qquad
+       w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) $$
+
+    with $c$ the cosine, the ratio applied where $v_j > v_i$ (the honest are pardoned for resembling a sybil), and
+    $\alpha$ and $w$ kept between 0 and 1.
+    """
+    if len(histories) == 1:
+        return np.ones(1)
+    norms = np.linalg.norm(histories, axis=1, keepdims=True)
+    directions = np.divide(histories, norms, out=np.zeros_like(histories), where=norms > 0)
+    cosine = directions @ directions.T
+    np.fill_diagonal(cosine, -np.inf)
+    most = cosine.max(1)
+    pardoned = (most[None, :] > most[:, None]) & (most[None, :] != 0)
+    cosine *= np.divide(most[:, None], most[None, :], out=np.ones_like(cosine), where=pardoned)
+    alpha: npt.NDArray[np.float64] = np.clip(1 - cosine.max(1), 0, 1)
+    if not alpha.any():
+        return alpha
+    alpha /= alpha.max()
+    with np.errstate(divide="ignore"):
+        weights: npt.NDArray[np.float64] = np.clip(kappa * (np.log(alpha / (1 - alpha)) + 0.5), 0, 1)
+    return weights

@@ -1,0 +1,16 @@
+"""Coordinate-wise median. Yin et al., Byzantine-robust distributed learning, ICML 2018."""
+
+from fflbench.kernels import over_sorted_columns
+from fflbench.registry import defense
+from fflbench.types import Matrix, Vector
+
+
+@defense("median", title="Median", tolerates="f < n/2")
+def median(updates: Matrix) -> Vector:
+    r"""Take the middle value of every coordinate, or the mean of the middle two when n is even.
+
+    $$ w_i = \tfrac{1}{2} \left( x_{(\lfloor (n+1)/2 \rfloor), i} + x_{(\lceil (n+1)/2 \rceil), i} \right) $$
+    """
+    n = len(updates)
+    # Halved before they are added, so that two huge values do not overflow.
+    return over_sorted_columns(updates, lambda block: block[(n - 1) // 2] / 2 + block[n // 2] / 2)

@@ -1,0 +1,15 @@
+"""Trimmed mean. Yin et al., Byzantine-robust distributed learning, ICML 2018."""
+
+from fflbench.kernels import over_sorted_columns
+from fflbench.registry import defense
+from fflbench.types import Matrix, Vector
+
+
+@defense("trimmed-mean", title="Trimmed mean", tolerates="f < n/2")
+def trimmed_mean(updates: Matrix, f: int) -> Vector:
+    r"""Average each coordinate after dropping its f largest and f smallest values.
+
+    $$ w_i = \frac{1}{n-2f} \sum_{j=f+1}^{n-f} x_{(j),i} $$
+    """
+    kept = slice(f, len(updates) - f)
+    return over_sorted_columns(updates, lambda block: block[kept].mean(0))

@@ -1,0 +1,78 @@
+"""What every poisoning attack has, and what it may look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fflbench.data import Examples
+from fflbench.federation.columns import Columns
+from fflbench.tasks import Task
+from fflbench.types import Indices, Matrix, Vector
+
+
+class Known:
+    """What attackers know in a round: their own affairs, and what their attack declares it must know besides.
+
+    An attack that does not declare "attackers' updates" is asked once for each attacker, with one row.
+    """
+
+    def __init__(
+        self,
+        *,
+        round: int,
+        weights: Vector,
+        participants: Indices,
+        updates: Matrix,
+        columns: Columns,
+        task: Task,
+        rng: np.random.Generator,
+        declared: Mapping[str, Any],
+    ) -> None:
+        self.round = round
+        self.weights = weights
+        """The global model, which everybody receives."""
+        self.participants = participants
+        """The attackers that are asked."""
+        self.updates = updates
+        """What their training gave, a row each; theirs to change."""
+        self.columns = columns
+        self.task = task
+        self.rng = rng
+        self._declared = declared
+
+    @property
+    def honest(self) -> Matrix:
+        """The honest participants' updates of this round."""
+        updates: Matrix = self._tell("honest updates")
+        return updates
+
+    @property
+    def defense(self) -> Any:
+        """The defense, as it is in this round."""
+        return self._tell("defense")
+
+    def _tell(self, what: str) -> Any:
+        if what not in self._declared:
+            raise PermissionError(f'this attack does not declare that it knows "{what}"')
+        return self._declared[what]
+
+
+@dataclass(kw_only=True)
+class Attack:
+    """Participants who send poisoned updates; override one of the two methods or both."""
+
+    knows: ClassVar[tuple[str, ...]] = ()
+    """What it declares it must know; set by the decorator that registers it."""
+
+    share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
+
+    def poison_data(self, examples: Examples, task: Task, rng: np.random.Generator) -> Examples:
+        """What one attacker trains on, instead of its examples; as many as they were."""
+        return examples
+
+    def poison_updates(self, known: Known) -> Matrix:
+        """What attackers send instead of `known.updates`."""
+        return known.updates

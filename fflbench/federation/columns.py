@@ -1,0 +1,66 @@
+"""What the columns of an update are: a model's tensors, flattened one after the other.
+
+Parameters come first, in the order of `model.named_parameters()`, then floating-point buffers (a batch normalisation's
+running statistics) in the order of `model.named_buffers()`. Integer buffers do not travel.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fflbench.types import Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where each tensor of a model stands in a row."""
+
+    spans: Mapping[str, slice]
+    shapes: Mapping[str, tuple[int, ...]]
+    parameters: slice
+    """The columns that norms, distances, cosines and noise look at."""
+    last_layer: slice
+    """Weight and bias of the layer that makes the decision."""
+    count: int
+
+    @classmethod
+    def of(cls, model: "nn.Module") -> "Columns":
+        """The columns of a model; its last layer is the module that owns the last parameter."""
+        spans, shapes, end = {}, {}, 0
+        for name, tensor in tensors(model):
+            spans[name], shapes[name] = slice(end, end + tensor.numel()), tuple(tensor.shape)
+            end += tensor.numel()
+        names = [name for name, _ in model.named_parameters()]
+        layer = names[-1].rpartition(".")[0]
+        first = next(name for name in names if name.rpartition(".")[0] == layer)
+        end_of_parameters = spans[names[-1]].stop
+        return cls(
+            spans=spans,
+            shapes=shapes,
+            parameters=slice(0, end_of_parameters),
+            last_layer=slice(spans[first].start, end_of_parameters),
+            count=end,
+        )
+
+    @classmethod
+    def plain(cls, count: int) -> "Columns":
+        """Columns of which nothing is known: all are parameters, and all count as the last layer."""
+        everything = slice(0, count)
+        return cls(spans={}, shapes={}, parameters=everything, last_layer=everything, count=count)
+
+    def clamp_variances(self, weights: Vector) -> None:
+        """Raise negative running variances to 0: a rule that adds and subtracts rows may produce them."""
+        for name, span in self.spans.items():
+            if name.endswith("running_var"):
+                np.maximum(weights[span], 0, out=weights[span])
+
+
+def tensors(model: "nn.Module") -> Iterator[tuple[str, "Tensor"]]:
+    """The tensors that travel, in the order of the columns."""
+    yield from model.named_parameters()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())

@@ -1,0 +1,135 @@
+"""What every defense has: who is selected, what reaches the server, and what the server makes of it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.errors import ParameterError
+from fflbench.federation.columns import Columns
+from fflbench.federation.views import Sent, ServerView
+from fflbench.randomness import stream
+from fflbench.registry import Entry
+from fflbench.tolerance import bears, largest
+from fflbench.types import Indices, Vector
+
+Tolerated: TypeAlias = int | Literal["20%", "bound"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a defense knows before the first round."""
+
+    participants: int
+    per_round: int
+    sizes: Indices
+    columns: Columns
+    seed: int
+
+
+class NoAnswerError(Exception):
+    """A rule that has no answer to what it was given; the round keeps its model and says why."""
+
+
+class Defense:
+    """Selects at random, lets every update through as it is, and leaves the aggregate to subclasses.
+
+    A subclass is a dataclass whose fields are its parameters. What it remembers from round to round stands in
+    `memory`, as arrays, and is saved and restored with the cell.
+    """
+
+    aggregates_alone: ClassVar[bool] = True
+    """Whether a matrix of updates is all its aggregate needs (what `fflbench.aggregate` can offer)."""
+
+    setting: Setting
+    memory: dict[str, npt.NDArray[Any]]
+
+    def begin(self, setting: Setting) -> None:
+        """Get ready for the first round."""
+        self.setting = setting
+        self.memory = {}
+
+    def select(self, round: int) -> Indices:
+        """Who takes part, in ascending order; the same for all defenses that leave this as it is."""
+        rng = stream(self.setting.seed, "selection", round)
+        return np.sort(rng.choice(self.setting.participants, self.setting.per_round, replace=False))
+
+    def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
+        """Carry what was sent to the server."""
+        return ServerView(
+            round=round,
+            weights=weights,
+            participants=selected,
+            updates=sent.submitted,
+            sizes=self.setting.sizes[selected],
+            columns=self.setting.columns,
+            selected=len(selected),
+        )
+
+    def aggregate(self, view: ServerView) -> Vector:
+        """The change of the global model; `NoAnswerError` keeps it as it is."""
+        raise NotImplementedError
+
+    def flags(self) -> list[str]:
+        """What a reader of the results should know of this defense in this setting."""
+        return []
+
+
+class Rule(Defense):
+    """A defense that is a function of the updates."""
+
+    def __init__(self, entry: Entry, parameters: Mapping[str, Any]) -> None:
+        self.entry = entry
+        self.parameters = dict(parameters)
+        self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
+
+    def begin(self, setting: Setting) -> None:
+        """Refuse an f that the rule cannot bear, before anything is trained."""
+        super().begin(setting)
+        if "f" in self.parameters:
+            self._bear(self._f(setting.per_round, setting.per_round), setting.per_round)
+
+    def aggregate(self, view: ServerView) -> Vector:
+        """The function's value, with what it asks for filled in."""
+        n = len(view.updates)
+        if n == 0:
+            raise NoAnswerError("no update was left")
+        given = self.parameters | {name: FILL[name](self, view) for name in self.filled_in}
+        if "f" in given:
+            given["f"] = self._f(view.selected, n)
+            try:
+                self._bear(given["f"], n)
+            except ParameterError as error:
+                raise NoAnswerError(str(error)) from error
+        aggregate: Vector = self.entry.target(view.updates, **given)
+        return aggregate
+
+    def flags(self) -> list[str]:
+        """Says so where f is defined but not within what the rule guarantees."""
+        n = self.setting.per_round
+        if "f" in self.parameters and not bears(self.entry.tolerates, self._f(n, n), n):
+            return [f"f = {self._f(n, n)} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
+        return []
+
+    def _f(self, selected: int, n: int) -> int:
+        f: Tolerated = self.parameters["f"]
+        if f == "20%":
+            return selected // 5
+        if f == "bound":
+            return largest(self.entry.tolerates, n)
+        return f
+
+    def _bear(self, f: int, n: int) -> None:
+        if not bears(self.entry.defined, f, n):
+            raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
+
+
+FILL: dict[str, Callable[[Rule, ServerView], Any]] = {
+    "weights": lambda _, view: view.sizes,
+    "participants": lambda _, view: view.participants,
+    "columns": lambda _, view: view.columns,
+    "rng": lambda rule, view: stream(rule.setting.seed, "rule", view.round),
+}

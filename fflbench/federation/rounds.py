@@ -1,0 +1,264 @@
+"""A federation at work. Each round is six steps: select, train, poison, transmit, aggregate, evaluate.
+
+Everything random comes from named streams of one seed. The partition and the attackers follow the seed, selection the
+seed and the round, batches and noise the seed, the participant and the round: two defenses meet the same world.
+"""
+
+import copy
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from threadpoolctl import threadpool_limits
+
+from fflbench import kernels
+from fflbench.data import Data, Examples
+from fflbench.errors import ParameterError
+from fflbench.federation.attack import Attack, Known
+from fflbench.federation.defense import Defense, NoAnswerError, Setting
+from fflbench.federation.evaluation import Evaluation
+from fflbench.federation.training import FlatModel, Holdings, engine
+from fflbench.federation.views import Sent, ServerView
+from fflbench.randomness import stream
+from fflbench.tasks import Task
+from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
+
+METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def timed(step: Callable[P, R]) -> Callable[P, R]:
+    """Add the seconds of a step to its federation's account."""
+
+    @functools.wraps(step)
+    def measured(*args: P.args, **kwargs: P.kwargs) -> R:
+        start = time.perf_counter()
+        try:
+            return step(*args, **kwargs)
+        finally:
+            seconds: dict[str, float] = args[0].seconds  # type: ignore[attr-defined]
+            seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - start
+
+    return measured
+
+
+class Federation:
+    """One task, one attack, one defense, one seed."""
+
+    def __init__(self, task: Task, attack: Attack, defense: Defense, seed: int, *, device: str = "cpu") -> None:
+        self.task, self.attack, self.defense, self.seed = task, attack, defense, seed
+        data = task.data()
+        held = task.divide(data.train.y, seed)
+        self.attackers = _attackers(task, attack, seed)
+        with _one_thread():
+            self.model = FlatModel(_new_model(task, seed), torch.device(device))
+            self.weights: Vector = self.model.flat.cpu().numpy().copy()
+            x, y = _poisoned(data, held, self.attackers, task, attack, seed)
+            pool = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+            self.engine = engine(self.model, Holdings(*pool, held, seed, task))
+            self.evaluation = Evaluation(task, self.model, data.test)
+        sizes = np.array([len(indices) for indices in held])
+        self.defense.begin(Setting(task.participants, task.per_round, sizes, self.model.columns, seed))
+        self.round = 0
+        self.recent: list[Vector] = []
+        self.history: list[dict[str, Any]] = []
+        self.seconds: dict[str, float] = {}
+
+    def play(self) -> dict[str, Any]:
+        """One round; returns what is to be told of it."""
+        with _one_thread():
+            selected = self.select()
+            updates = self.train(selected)
+            sent = self.poison(selected, updates)
+            view = self.transmit(selected, sent)
+            kept = self.aggregate(view)
+            metrics = self.evaluate()
+        self.round += 1
+        told = {
+            "round": self.round,
+            **metrics,
+            "attackers_selected": int(np.isin(selected, self.attackers).sum()),
+            "selected": len(selected),
+            "dropped": view.dropped.tolist(),
+            "kept_model": kept,
+        }
+        self.history.append(told)
+        return told
+
+    @timed
+    def select(self) -> Indices:
+        """Who takes part."""
+        return self.defense.select(self.round)
+
+    @timed
+    def train(self, selected: Indices) -> Matrix:
+        """What their training changes, attackers' on poisoned data included."""
+        return self.engine.train(self.weights, selected, self.round)
+
+    @timed
+    def poison(self, selected: Indices, updates: Matrix) -> Sent:
+        """What they send: attackers replace their rows."""
+        hostile = np.isin(selected, self.attackers)
+        rows, knows = np.flatnonzero(hostile), self.attack.knows
+        declared: dict[str, Any] = {"defense": self.defense} if "defense" in knows else {}
+        if "honest updates" in knows:
+            declared["honest updates"] = updates[~hostile]
+        groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
+        for group in filter(len, groups):
+            known = Known(
+                round=self.round,
+                weights=self.weights,
+                participants=selected[group],
+                updates=updates[group],
+                columns=self.model.columns,
+                task=self.task,
+                rng=stream(self.seed, "attack", self.round, *map(int, selected[group])),
+                declared=declared,
+            )
+            updates[group] = self.attack.poison_updates(known)
+        return Sent(exchanged=updates, submitted=updates)
+
+    @timed
+    def transmit(self, selected: Indices, sent: Sent) -> ServerView:
+        """What reaches the server; rows that are not finite go no further."""
+        return self.defense.transmit(self.round, self.weights, selected, sent).without_non_finite()
+
+    @timed
+    def aggregate(self, view: ServerView) -> str:
+        """Change the global model; where the rule has no answer it stays, and the reason is returned."""
+        try:
+            change = self.defense.aggregate(view)
+        except NoAnswerError as reason:
+            return str(reason)
+        with np.errstate(over="ignore"):
+            weights = self.weights + change
+        if not np.isfinite(weights).all():
+            return "the aggregate was not finite"
+        self.model.columns.clamp_variances(weights)
+        self.weights = weights
+        return ""
+
+    @timed
+    def evaluate(self) -> dict[str, Any]:
+        """What the global model is worth now."""
+        self.recent = [*self.recent, self.weights][-self.task.average_last :]
+        return self.evaluation(self.weights)
+
+    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> "Outcome":
+        """Play all rounds that are left; `tell` hears of each."""
+        while self.round < self.task.rounds:
+            tell(self.play())
+        return self.outcome()
+
+    def outcome(self) -> "Outcome":
+        """What came out so far."""
+        with _one_thread():
+            final = self.history[-1] if self.task.average_last == 1 else self.evaluation(_mean(self.recent))
+        crowded = [told["attackers_selected"] * 5 > told["selected"] for told in self.history]
+        return Outcome(
+            metrics={name: final[name] for name in METRICS},
+            history=self.history,
+            facts={
+                "attackers": self.attackers.tolist(),
+                "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
+                "rounds_that_kept_the_model": sum(bool(told["kept_model"]) for told in self.history),
+                "dropped_rows": sum(len(told["dropped"]) for told in self.history),
+                "flags": self.defense.flags(),
+            },
+            seconds=dict(self.seconds),
+        )
+
+    def state(self) -> "State":
+        """All that the rounds to come depend on."""
+        memory = {f"memory/{name}": array.copy() for name, array in self.defense.memory.items()}
+        arrays = {"weights": self.weights, "recent": np.stack(self.recent or [self.weights]), **memory}
+        facts = {"round": self.round, "recent": len(self.recent), "history": self.history, "seconds": self.seconds}
+        return State(arrays, copy.deepcopy(facts))
+
+    def restore(self, state: "State") -> None:
+        """Go on from there, to the same bits as if there had been no stop."""
+        arrays, facts = state
+        facts = copy.deepcopy(facts)
+        self.weights = arrays["weights"].copy()
+        self.recent = list(arrays["recent"])[: facts["recent"]]
+        self.defense.memory = {
+            name.removeprefix("memory/"): array.copy() for name, array in arrays.items() if name.startswith("memory/")
+        }
+        self.round, self.history, self.seconds = facts["round"], facts["history"], facts["seconds"]
+
+
+class State(NamedTuple):
+    """A federation between two rounds: arrays, and facts that JSON can hold."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell found."""
+
+    metrics: dict[str, Any]
+    """Of the final model, or of the mean of the last ones where the task says so."""
+    history: list[dict[str, Any]]
+    facts: dict[str, Any]
+    seconds: dict[str, float]
+
+
+def _attackers(task: Task, attack: Attack, seed: int) -> Indices:
+    """The first of one random order, so that a larger share adds attackers to those of a smaller one."""
+    order = stream(seed, "attackers").permutation(task.participants)
+    return np.sort(order[: round(attack.share * task.participants)])
+
+
+def _new_model(task: Task, seed: int) -> torch.nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream(seed, "model").integers(2**63)))
+        return task.model()
+
+
+def _poisoned(
+    data: Data, held: list[Indices], attackers: Indices, task: Task, attack: Attack, seed: int
+) -> tuple[Inputs, Labels]:
+    """The training part, with what attackers train on in the place of their own examples."""
+    x, y = data.train
+    own_x = False
+    y = y.copy()
+    for attacker in attackers:
+        mine = held[attacker]
+        before = Examples(x[mine], y[mine])
+        after = attack.poison_data(before, task, stream(seed, "data", int(attacker)))
+        if len(after) != len(before):
+            raise ParameterError(f"poison_data returned {len(after)} examples for {len(before)}")
+        y[mine] = after.y
+        if after.x is not before.x:
+            x, own_x = (x if own_x else x.copy()), True
+            x[mine] = after.x
+    return x, y
+
+
+def _mean(models: list[Vector]) -> Vector:
+    total = np.zeros(models[0].shape)
+    for model in models:
+        total += model
+    return (total / len(models)).astype(np.float32)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for torch, BLAS and our own kernels: cells run side by side, and more could change the last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1), kernels.threads(1):
+            yield
+    finally:
+        torch.set_num_threads(before)

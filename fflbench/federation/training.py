@@ -1,0 +1,116 @@
+"""Local training: what participants do with the global model and their own examples.
+
+Two engines give the same updates up to rounding. `loop` trains one participant after the other, any model; `stacked`
+trains all at once as batched matrix products, which is several times faster for small dense models and slower for
+convolutions. A task names its engine.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fflbench.federation.columns import Columns, tensors
+from fflbench.randomness import stream
+from fflbench.types import Indices, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fflbench.tasks import Task
+
+
+class Engine(Protocol):
+    """Something that trains."""
+
+    def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
+        """The changes of the model that the participants' training makes, a row each."""
+
+
+class Holdings:
+    """Who holds which examples: one pool of inputs and labels, and the indices of each participant's own."""
+
+    def __init__(self, x: Tensor, y: Tensor, indices: Sequence[Indices], seed: int, task: "Task") -> None:
+        self.x, self.y, self.indices = x, y, indices
+        self.seed, self.task = seed, task
+
+    def order(self, participant: int, round: int) -> Indices:
+        """The order in which a participant goes through its examples, an epoch a row.
+
+        It depends on nothing but seed, participant and round, so that all defenses are compared on the same batches.
+        """
+        rng = stream(self.seed, "batches", participant, round)
+        own = self.indices[participant]
+        return np.stack([rng.permutation(own) for _ in range(self.task.local_epochs)])
+
+
+class FlatModel:
+    """A model whose tensors are views of one vector, laid out as the columns of an update."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.model = model.to(device)
+        self.columns = Columns.of(model)
+        self.flat = torch.empty(self.columns.count, device=device)
+        for name, tensor in tensors(self.model):
+            view = self.flat[self.columns.spans[name]].view(tensor.shape)
+            view.copy_(tensor.detach())
+            tensor.data = view
+
+    def load(self, weights: Vector) -> None:
+        """Become the model with these weights."""
+        self.flat.copy_(torch.from_numpy(weights))
+
+
+class Loop:
+    """One participant at a time."""
+
+    def __init__(self, model: FlatModel, holdings: Holdings) -> None:
+        self.model, self.holdings = model, holdings
+        self.parameters = list(model.model.parameters())
+        learned = model.flat[model.columns.parameters]
+        self.learned = nn.Parameter(learned)
+        self.gradient = self.learned.grad = torch.empty_like(learned)
+
+    def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
+        """Train each participant's model from the same start."""
+        updates = np.empty((len(participants), len(weights)), np.float32)
+        self.model.model.train()
+        for participant, row in zip(participants, updates, strict=True):
+            self.model.load(weights)
+            self._train_one(participant, round)
+            np.subtract(self.model.flat.cpu().numpy(), weights, out=row)
+        return updates
+
+    def _train_one(self, participant: int, round: int) -> None:
+        task, holdings = self.holdings.task, self.holdings
+        optimizer = self._optimizer()
+        for epoch in torch.from_numpy(holdings.order(participant, round)).to(holdings.y.device):
+            x, y = holdings.x[epoch], holdings.y[epoch]
+            if x.ndim == 4:
+                x = x.contiguous(memory_format=torch.channels_last)
+            for batch, labels in zip(torch.split(x, task.batch_size), torch.split(y, task.batch_size), strict=True):
+                gradients = torch.autograd.grad(losses(task, self.model.model(batch), labels).mean(), self.parameters)
+                torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.gradient)
+                optimizer.step()
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        task = self.holdings.task
+        if task.optimizer == "adam":
+            return torch.optim.Adam([self.learned], task.learning_rate, fused=True)
+        return torch.optim.SGD([self.learned], task.learning_rate, momentum=task.momentum, fused=True)
+
+
+def losses(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
+    """The loss of every example; leading dimensions of outputs and labels agree."""
+    if task.loss == "binary-cross-entropy":
+        return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), y.to(outputs.dtype), reduction="none")
+    flat = F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), y.reshape(-1), reduction="none")
+    return flat.view(y.shape)
+
+
+def engine(model: FlatModel, holdings: Holdings) -> Engine:
+    """The engine that the task names."""
+    from fflbench.federation.stacked import Stacked
+
+    return Stacked(model, holdings) if holdings.task.engine == "stacked" else Loop(model, holdings)

@@ -1,0 +1,52 @@
+"""What is sent, and what of it the server sees."""
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fflbench.federation.columns import Columns
+from fflbench.types import Indices, Matrix, Vector
+
+
+class Sent(NamedTuple):
+    """What the selected participants send, a row each; attackers may exchange one thing and submit another."""
+
+    exchanged: Matrix
+    submitted: Matrix
+
+
+@dataclass(frozen=True)
+class ServerView:
+    """Everything the server ever sees of a round, and nothing more."""
+
+    round: int
+    weights: Vector
+    """The global model that participants started from."""
+    participants: Indices
+    """Who submitted, a row of `updates` each."""
+    updates: Matrix
+    sizes: Indices
+    """How many examples each participant declares."""
+    columns: Columns
+    selected: int
+    """How many were asked."""
+    dropped: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    """Whose rows were not finite, and so are no longer among `updates`."""
+
+    def without_non_finite(self) -> "ServerView":
+        """The view after rows with NaN or infinity are thrown out."""
+        # A row's sum is finite where all of it is, unless it overflows: only those rows are looked at value by value.
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(self.updates.sum(1))
+        for row in np.flatnonzero(~finite):
+            finite[row] = np.isfinite(self.updates[row]).all()
+        if finite.all():
+            return self
+        return replace(
+            self,
+            participants=self.participants[finite],
+            updates=self.updates[finite],
+            sizes=self.sizes[finite],
+            dropped=self.participants[~finite],
+        )

@@ -1,0 +1,17 @@
+"""How many attackers a rule bears: conditions such as "f < n/2", "f < (n - 2)/2" or "f <= n - 3"."""
+
+import re
+
+
+def bears(condition: str, f: int, n: int) -> bool:
+    """Whether the condition holds for f attackers among n."""
+    parsed = re.fullmatch(r"f (<=?) (?:n|n - (\d+)|\(n - (\d+)\))(?:/(\d+))?", condition)
+    if parsed is None:
+        raise ValueError(f'"{condition}" is not a condition on f and n such as "f < (n - 2)/2"')
+    left, right = f * int(parsed[4] or 1), n - int(parsed[2] or parsed[3] or 0)
+    return left < right if parsed[1] == "<" else left <= right
+
+
+def largest(condition: str, n: int) -> int:
+    """The largest f for which the condition holds; 0 where there is none."""
+    return max((f for f in range(n) if bears(condition, f, n)), default=0)

@@ -1,0 +1,170 @@
+import numpy as np
+import pytest
+
+from fflbench import registry
+from fflbench.data import Examples
+from fflbench.federation import Attack
+from fflbench.federation.rounds import Federation
+from fflbench.registry import Kind, attack
+
+
+def create(kind, name, **parameters):
+    return registry.get(kind, name).create(**parameters)
+
+
+def cell(attacking, task="digits-mlp", **fields):
+    return Federation(create(Kind.TASK, task, **fields), attacking, create(Kind.DEFENSE, "fedavg"), 0)
+
+
+def change(attacking, **fields):
+    """What an attack changes: rows of attackers and of the honest, before and after."""
+    it = cell(attacking, **fields)
+    selected = it.select()
+    updates = it.train(selected)
+    before = updates.copy()
+    after = it.poison(selected, updates).submitted
+    hostile = np.isin(selected, it.attackers)
+    np.testing.assert_array_equal(after[~hostile], before[~hostile])
+    return before[hostile], after[hostile]
+
+
+def test_gaussian_noise_adds_noise_of_its_deviation_to_parameters():
+    before, after = change(create(Kind.ATTACK, "gaussian-noise"))
+    noise = after - before
+    assert abs(noise.mean()) < 0.02
+    assert abs(noise.std() - 0.5) < 0.02
+    assert np.abs(np.corrcoef(noise)[~np.eye(len(noise), dtype=bool)]).max() < 0.1
+    before, after = change(create(Kind.ATTACK, "gaussian-noise", sigma=2.0))
+    assert abs((after - before).std() - 2) < 0.1
+
+
+def test_the_large_models_get_the_papers_smaller_noise():
+    assert {name: create(Kind.TASK, name).noise_sigma for name in ("adult-mlp", "cifar10-vgg16", "imdb-bilstm")} == {
+        "adult-mlp": 0.5,
+        "cifar10-vgg16": 0.2,
+        "imdb-bilstm": 0.2,
+    }
+
+
+def test_the_control_is_as_long_as_the_honest_update_and_points_elsewhere():
+    before, after = change(create(Kind.ATTACK, "noise-control"))
+    np.testing.assert_allclose(np.linalg.norm(after, axis=1), np.linalg.norm(before, axis=1), rtol=1e-4)
+    cosines = (before * after).sum(1) / np.linalg.norm(before, axis=1) ** 2
+    assert np.abs(cosines).max() < 0.1
+
+
+@pytest.mark.parametrize("name", ["gaussian-noise", "noise-control"])
+def test_noise_leaves_running_statistics_alone(name, own_registry):
+    from torch import nn
+
+    from fflbench.tasks import Task
+
+    @registry.task("normed", title="Normed")
+    class Normed(Task):
+        """Digits with a batch normalisation."""
+
+        classes = tuple("0123456789")
+
+        def data(self):
+            return create(Kind.TASK, "digits-mlp").data()
+
+        def model(self):
+            return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))
+
+    before, after = change(create(Kind.ATTACK, name), task="normed")
+    np.testing.assert_array_equal(before[:, -128:], after[:, -128:])
+    assert (before[:, :-128] != after[:, :-128]).mean() > 0.99
+
+
+def test_label_flipping_turns_every_source_label_of_attackers_and_no_other():
+    honest, flipped = cell(create(Kind.ATTACK, "none")), cell(create(Kind.ATTACK, "label-flipping"))
+    before, after = (it.engine.holdings.y.numpy() for it in (honest, flipped))
+    mine = np.isin(
+        np.arange(len(before)), np.concatenate([honest.engine.holdings.indices[k] for k in flipped.attackers])
+    )
+    assert (after[mine & (before == 7)] == 1).all()
+    np.testing.assert_array_equal(after[~mine | (before != 7)], before[~mine | (before != 7)])
+    assert (mine & (before == 7)).sum() > 10
+    assert len(flipped.attackers) == 4
+
+
+def test_label_flipping_does_what_it_is_for():
+    """With half of all participants flipping, FedAvg mistakes sevens for ones."""
+    quiet, loud = (
+        cell(create(Kind.ATTACK, "label-flipping", share=share), rounds=15).run().metrics for share in (0.0, 0.6)
+    )
+    assert quiet["attack_success_rate"] < 0.05
+    assert loud["attack_success_rate"] > 0.5
+
+
+def test_data_of_the_original_is_never_changed():
+    task = create(Kind.TASK, "digits-mlp")
+    before = task.data().train.y.copy()
+    cell(create(Kind.ATTACK, "label-flipping"))
+    np.testing.assert_array_equal(task.data().train.y, before)
+
+
+@pytest.fixture
+def trigger(own_registry):
+    @attack("trigger", title="Trigger", knows=["own data"])
+    class Trigger(Attack):
+        """Puts a white corner on its images."""
+
+        def poison_data(self, examples, task, rng):
+            x = examples.x.copy()
+            x[:, :, :2, :2] = 1
+            return Examples(x, np.full_like(examples.y, task.target))
+
+    return Trigger()
+
+
+def test_an_attack_may_change_inputs_too(trigger):
+    it = cell(trigger)
+    x, data = it.engine.holdings.x.numpy(), it.task.data().train.x
+    mine = np.isin(np.arange(len(x)), np.concatenate([it.engine.holdings.indices[k] for k in it.attackers]))
+    assert (x[mine][:, :, :2, :2] == 1).all()
+    np.testing.assert_array_equal(x[~mine], data[~mine])
+    assert not np.shares_memory(x, data)
+
+
+def declared(knows):
+    @attack(f"spy-{len(knows)}", title="Spy", knows=knows)
+    class Spy(Attack):
+        """Tells what it is shown."""
+
+        def poison_updates(self, known):
+            self.seen = [*getattr(self, "seen", []), len(known.updates)]
+            self.honest = known.honest
+            self.defense = known.defense
+            return known.updates
+
+    return Spy()
+
+
+def test_an_attack_is_shown_what_it_declares_and_nothing_else(own_registry):
+    for knows in (["own data"], ["own data", "honest updates"]):
+        with pytest.raises(PermissionError, match="does not declare that it knows"):
+            cell(declared(knows)).play()
+    spy = declared(["own data", "honest updates", "defense"])
+    it = cell(spy)
+    it.play()
+    assert set(spy.seen) == {1}
+    assert len(spy.honest) == 10 - len(spy.seen)
+    assert spy.defense is it.defense
+    together = declared(["own data", "honest updates", "defense", "attackers' updates"])
+    cell(together).play()
+    assert together.seen == [len(spy.seen)]
+
+
+def test_an_attack_that_changes_the_number_of_examples_is_refused(own_registry):
+    from fflbench.errors import ParameterError
+
+    @attack("greedy", title="Greedy", knows=["own data"])
+    class Greedy(Attack):
+        """Doubles its data."""
+
+        def poison_data(self, examples, task, rng):
+            return Examples(np.concatenate([examples.x] * 2), np.concatenate([examples.y] * 2))
+
+    with pytest.raises(ParameterError, match="returned 144 examples for 72"):
+        cell(Greedy())

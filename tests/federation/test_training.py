@@ -1,0 +1,164 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from fflbench import registry
+from fflbench.errors import ParameterError
+from fflbench.federation.stacked import Stacked
+from fflbench.federation.training import FlatModel, Holdings, Loop
+from fflbench.registry import Kind
+from fflbench.tasks import Task
+
+
+def task(name, **fields):
+    return registry.get(Kind.TASK, name).create(**fields)
+
+
+def prepared(it, examples=None, seed=0):
+    """Holdings and starting weights; `examples` cuts everybody's share down to so many at most."""
+    data = it.data()
+    held = [indices[:examples] for indices in it.divide(data.train.y, seed)]
+    torch.manual_seed(seed)
+    model = it.model()
+    start = FlatModel(model, torch.device("cpu")).flat.numpy().copy()
+    return model, start, Holdings(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, seed, it)
+
+
+def run(engine, name, examples=None, participants=(0, 3, 4, 9), round=2, **fields):
+    it = task(name, **fields)
+    model, start, holdings = prepared(it, examples)
+    return engine(FlatModel(model, torch.device("cpu")), holdings).train(start, np.array(participants), round)
+
+
+def obvious(name, examples=None, participants=(0, 3, 4, 9), round=2, **fields):
+    """As one would write it without thinking of speed: torch's own optimiser on the model's own parameters."""
+    it = task(name, **fields)
+    model, start, holdings = prepared(it, examples)
+    flat = FlatModel(model, torch.device("cpu"))
+    rows = []
+    for participant in participants:
+        flat.load(start)
+        model.train()
+        make = {"sgd": lambda p: torch.optim.SGD(p, it.learning_rate, momentum=it.momentum)}
+        make["adam"] = lambda p: torch.optim.Adam(p, it.learning_rate)
+        optimizer = make[it.optimizer](model.parameters())
+        for epoch in holdings.order(participant, round):
+            for begin in range(0, len(epoch), it.batch_size):
+                batch = epoch[begin : begin + it.batch_size]
+                x, y = holdings.x[batch], holdings.y[batch]
+                optimizer.zero_grad()
+                if it.loss == "cross-entropy":
+                    F.cross_entropy(model(x), y).backward()
+                else:
+                    F.binary_cross_entropy_with_logits(model(x).squeeze(1), y.float()).backward()
+                optimizer.step()
+        rows.append(flat.flat.numpy() - start)
+    return np.stack(rows)
+
+
+DIGITS = [
+    ("digits-mlp", {}),
+    ("digits-mlp", {"optimizer": "adam", "learning_rate": 0.01}),
+    ("digits-mlp", {"partition": "dirichlet", "dirichlet_alpha": 0.1}),
+    ("digits-mlp", {"partition": "dirichlet", "dirichlet_alpha": 0.1, "optimizer": "adam"}),
+    ("digits-mlp", {"batch_size": 1000, "momentum": 0.0}),
+    ("digits-cnn", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), DIGITS)
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_both_engines_do_what_an_obvious_loop_does(engine, name, fields):
+    # Rounding grows with the number of steps; a wrong last batch, optimiser or order is orders of magnitude off.
+    np.testing.assert_allclose(run(engine, name, **fields), obvious(name, **fields), rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+@pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn"])
+def test_both_engines_do_so_on_real_data(real_data, engine, name):
+    found, wanted = run(engine, name, examples=150), obvious(name, examples=150)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", ["cifar10-vgg16", "imdb-bilstm"])
+def test_the_large_models_train_in_the_loop(real_data, name):
+    fields = {"local_epochs": 1, "batch_size": 8}
+    found = run(Loop, name, examples=12, participants=(1,), **fields)
+    wanted = obvious(name, examples=12, participants=(1,), **fields)
+    # Rounding decides the sign of Adam's first step wherever a gradient is nearly zero, so the bulk is compared.
+    assert np.abs(found - wanted).mean() < 0.01 * np.abs(wanted).mean()
+    assert found.any()
+
+
+def test_running_statistics_are_part_of_the_update(own_registry):
+    @registry.task("normed", title="Normed")
+    class Normed(Task):
+        """Digits with a batch normalisation."""
+
+        classes = tuple("0123456789")
+
+        def data(self):
+            return task("digits-mlp").data()
+
+        def model(self):
+            return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))
+
+    found = run(Loop, "normed")
+    np.testing.assert_allclose(found, obvious("normed"), rtol=1e-3, atol=1e-5)
+    assert np.abs(found[:, -128:]).max() > 0.01
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_an_update_depends_on_nobody_else(engine):
+    together = run(engine, "digits-mlp", participants=(2, 5, 7))
+    alone = run(engine, "digits-mlp", participants=(5,))
+    np.testing.assert_allclose(together[1], alone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_rows_follow_the_order_they_were_asked_in(engine):
+    fields = {"partition": "dirichlet", "dirichlet_alpha": 0.1}
+    forwards = run(engine, "digits-mlp", participants=(1, 2, 3, 4), **fields)
+    backwards = run(engine, "digits-mlp", participants=(4, 3, 2, 1), **fields)
+    np.testing.assert_allclose(forwards[::-1], backwards, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_the_same_call_gives_the_same_bits(engine):
+    assert run(engine, "digits-mlp").tobytes() == run(engine, "digits-mlp").tobytes()
+
+
+def test_batches_follow_seed_participant_and_round_and_every_example_comes_once_an_epoch():
+    it = task("digits-mlp")
+    _, _, holdings = prepared(it)
+    order = holdings.order(3, 1)
+    assert order.shape == (2, len(holdings.indices[3]))
+    for epoch in order:
+        assert sorted(epoch) == sorted(holdings.indices[3])
+    assert order.tolist() == holdings.order(3, 1).tolist()
+    assert order.tolist() != holdings.order(3, 2).tolist()
+    assert order[0].tolist() != order[1].tolist()
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(64), nn.Dropout(), nn.Conv2d(4, 4, 3, groups=2)])
+def test_a_model_that_cannot_be_stacked_is_told_to_loop(layer):
+    it = task("digits-mlp")
+    _, _, holdings = prepared(it)
+    model = FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 64), layer), torch.device("cpu"))
+    with pytest.raises(ParameterError, match=f'cannot train {type(layer).__name__}; use engine = "loop"'):
+        Stacked(model, holdings)
+
+
+def test_a_layer_without_bias_or_a_lone_layer_is_stacked_too():
+    for model in (nn.Linear(64, 10, bias=False), nn.Sequential(nn.Flatten(), nn.Linear(64, 10, bias=False))):
+        it = task("digits-mlp")
+        _, _, holdings = prepared(it)
+        holdings.x = holdings.x.flatten(1)
+        start = FlatModel(model, torch.device("cpu")).flat.numpy().copy()
+        rows = [
+            engine(FlatModel(model, torch.device("cpu")), holdings).train(start, np.array([1, 2]), 0)
+            for engine in (Loop, Stacked)
+        ]
+        np.testing.assert_allclose(*rows, rtol=1e-3, atol=1e-4)

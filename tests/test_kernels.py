@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fflbench import kernels
+from tests.strategies import matrices
+
+
+@given(matrices(n=st.integers(1, 20), d=st.integers(0, 60)), st.sampled_from([1, 7, 64]), st.integers(1, 3))
+def test_columns_are_sorted_whatever_the_blocks_and_threads(updates, block, threads):
+    wanted = np.sort(updates, axis=0)
+    for row in range(len(updates)):
+        with pytest.MonkeyPatch.context() as patch, kernels.threads(threads):
+            patch.setattr(kernels, "BLOCK", block)
+            found = kernels.over_sorted_columns(updates, lambda sorted_block, row=row: sorted_block[row])
+        np.testing.assert_array_equal(found, wanted[row])
+
+
+def test_many_threads_give_the_same_bits():
+    updates = np.random.default_rng(0).normal(size=(50, 100_003)).astype(np.float32)
+    results = []
+    for count in (1, 4):
+        with kernels.threads(count):
+            results.append(kernels.over_sorted_columns(updates, lambda block: block[5:45].mean(0)))
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+@given(matrices(n=st.integers(1, 8), d=st.integers(0, 30)), st.sampled_from([1, 16, 1 << 17]))
+def test_distances_are_those_of_the_definition(updates, block):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "BLOCK", block)
+        found = kernels.squared_distances(updates)
+    rows = updates.astype(np.float64)
+    wanted = ((rows[:, None] - rows[None]) ** 2).sum(2)
+    largest = max(1.0, (rows**2).sum(1).max(initial=0))
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12 * largest)
+
+
+def test_close_rows_far_from_zero_keep_their_distances():
+    """In single precision a Gram matrix loses these altogether: the distance is 1e-10 of the squared norm."""
+    rng = np.random.default_rng(0)
+    updates = (1000 + rng.normal(size=(5, 10_000)) * 1e-2).astype(np.float32)
+    rows = updates.astype(np.float64)
+    wanted = ((rows[:, None] - rows[None]) ** 2).sum(2)
+    np.testing.assert_allclose(kernels.squared_distances(updates), wanted, rtol=1e-4)
+
+
+def test_one_huge_row_does_not_disturb_the_distances_of_the_others():
+    updates = np.random.default_rng(0).normal(size=(6, 1000)).astype(np.float32)
+    alone = kernels.squared_distances(updates[1:])
+    updates[0] = 1e38
+    np.testing.assert_allclose(kernels.squared_distances(updates)[1:, 1:], alone, rtol=1e-12)
+    assert np.isfinite(kernels.squared_distances(updates)).all()
+
+
+@given(matrices(n=st.integers(1, 8), d=st.integers(0, 20)), st.data())
+def test_the_weighted_mean_is_the_mean_by_weight(updates, data):
+    weights = data.draw(st.lists(st.integers(1, 1000), min_size=len(updates), max_size=len(updates)))
+    wanted = np.average(updates.astype(np.float64), axis=0, weights=weights)
+    scale = np.abs(updates).max(initial=1)
+    np.testing.assert_allclose(kernels.weighted_mean(updates, weights), wanted, rtol=1e-5, atol=1e-6 * scale)
