@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from fflbench.data import Examples
@@ -11,6 +12,8 @@ from fflbench.tasks import Task
 from fflbench.types import Vector
 
 BATCH = 1000
+EXPLODED = math.sqrt(np.finfo(np.float32).max)
+"""A weight beyond this has no square in single precision: dead units may keep the loss finite, but nothing learns."""
 NO_CLASS = -1
 
 
@@ -24,7 +27,7 @@ class Evaluation:
 
     @torch.inference_mode()
     def __call__(self, weights: Vector) -> dict[str, Any]:
-        """The metrics of a model; a loss that is not finite is none, and `diverged` says so."""
+        """The metrics of a model; `diverged` says that its loss is not finite (and so none) or its weights exploded."""
         self.model.load(weights)
         self.model.model.eval()
         predicted, total = [], 0.0
@@ -43,7 +46,7 @@ class Evaluation:
             "source_accuracy": _share(of_source == self.task.source),
             "attack_success_rate": _share(of_source == self.task.target),
             "class_accuracy": [_share(decisions[self.y == each] == each) for each in range(len(self.task.classes))],
-            "diverged": not math.isfinite(loss),
+            "diverged": not (math.isfinite(loss) and np.abs(weights).max() < EXPLODED),
         }
 
     def _decide(self, outputs: torch.Tensor) -> torch.Tensor:

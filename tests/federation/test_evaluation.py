@@ -64,6 +64,12 @@ def test_a_model_that_diverged_is_said_to_have_and_is_right_about_nothing(weight
     assert found["accuracy"] == 0
 
 
+def test_a_model_whose_weights_exploded_has_diverged_even_where_its_loss_is_finite():
+    found = evaluate(Three(), np.zeros((2, 3)), [0, 1], [1e20] * 9)
+    assert found["test_loss"] == pytest.approx(np.log(3))
+    assert found["diverged"] is True
+
+
 def test_a_class_without_examples_has_no_accuracy():
     assert evaluate(Three(), np.eye(3)[:2], [0, 1], np.eye(3).ravel())["class_accuracy"] == [1, 1, None]
 
