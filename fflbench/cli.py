@@ -92,8 +92,10 @@ def list_command(
     for failure in (*registry.load_installed(), *failures):
         typer.echo(failure, err=True)
     kind = next(kind for kind in registry.Kind if kind.plural == what)
-    listing.show(kind, as_json=as_json)
-    if failures:
+    problems = listing.show(kind, as_json=as_json)
+    for problem in problems:
+        typer.echo(problem, err=True)
+    if failures or problems:
         raise typer.Exit(1)
 
 
@@ -121,7 +123,7 @@ def data_fetch(
     from fflbench.data.download import fetch
     from fflbench.data.sets import SETS, named
 
-    for data_set in [named(name) for name in (SETS if names == ["all"] else names)]:
+    for data_set in [named(name) for name in (SETS if "all" in names else names)]:
         fetch(data_set)
         typer.echo(f"{data_set.title} is complete in {data_set.folder}")
 

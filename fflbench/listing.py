@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich import box
 from rich.console import Console
@@ -17,21 +17,28 @@ from fflbench.progress import track
 from fflbench.registry import Entry, Kind
 from fflbench.tasks import Task
 
+Columns: TypeAlias = dict[str, Callable[[Entry], str]]
 
-def show(kind: Kind, *, as_json: bool) -> None:
-    """Print every entry of a kind, as a table or with all that is known of it."""
+
+def show(kind: Kind, *, as_json: bool) -> list[str]:
+    """Print every entry of a kind, as a table or with all that is known of it; returns what went wrong with whom."""
     found = registry.entries(kind)
+    problems: list[str] = []
     if as_json:
-        print(json.dumps([describe(entry) for entry in found], indent=2))  # noqa: T201
+        print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=str))  # noqa: T201
     elif not found:
         Console(stderr=True).print(f"No {kind.plural} are registered.")
-    elif kind is Kind.TASK:
-        _print_table(found, {"task": _name, **TASK_COLUMNS})
     else:
-        _print_table(found, {kind.value: _name, **COLUMNS[kind], "can be told": _parameters})
+        columns = COLUMNS[kind]
+        table = _table(*columns)
+        for entry in track(found, "Counting parameters") if kind is Kind.TASK else found:
+            # Text, so that no plugin's name or docstring is read as markup.
+            table.add_row(*(Text(_cell(column, entry, problems)) for column in columns.values()))
+        _console().print(table)
+    return problems
 
 
-def describe(entry: Entry) -> dict[str, Any]:
+def describe(entry: Entry, problems: list[str]) -> dict[str, Any]:
     """Everything the registry knows of an entry, as plain values."""
     known: dict[str, Any] = {
         "kind": entry.kind,
@@ -57,9 +64,10 @@ def describe(entry: Entry) -> dict[str, Any]:
     if entry.kind is Kind.DEFENSE:
         known["tolerates"] = entry.tolerates
     if entry.kind is Kind.TASK:
-        task: Task = entry.create()
+        task: type[Task] = entry.target
         known["data"] = task.data_set.title if task.data_set else None
-        known |= {"classes": task.classes, "model_parameters": task.parameter_count()}
+        known["classes"] = task.classes
+        known["model_parameters"] = _attempt(lambda: entry.create().parameter_count(), entry, problems)
     return known
 
 
@@ -68,12 +76,10 @@ def show_data_status() -> bool:
     table = _table("set", "file", "state", "prepared")
     damaged = []
     checks = ((data_set, found) for data_set in SETS.values() for found in sources.status(data_set))
-    for data_set, found in track(
-        checks, "Checking files", total=sum(len(data_set.parts) for data_set in SETS.values())
-    ):
-        state = found.problem if found.file is None else "damaged" if found.problem else "ok"
+    for data_set, found in track(checks, "Checking files", total=sum(len(each.parts) for each in SETS.values())):
         if found.problem and found.file:
             damaged.append(found.problem)
+        state = found.problem if found.file is None else "damaged" if found.problem else "ok"
         where = str(found.file or data_set.folder / found.part.name)
         table.add_row(data_set.name, Text(where), state, "yes" if is_prepared(data_set) else "not yet")
     table.add_row("digits", "comes with scikit-learn", "ok", "in memory")
@@ -83,28 +89,33 @@ def show_data_status() -> bool:
     return bool(damaged)
 
 
+def _attempt(work: Callable[[], Any], entry: Entry, problems: list[str]) -> Any:
+    """Strangers' code may fail in any way; that is told, and the rest is listed."""
+    try:
+        return work()
+    except Exception as error:
+        problems.append(f"{entry}: {type(error).__name__}: {error}")
+        return None
+
+
+def _cell(column: Callable[[Entry], str], entry: Entry, problems: list[str]) -> str:
+    return _attempt(lambda: column(entry), entry, problems) or ""
+
+
 def _name(entry: Entry) -> str:
-    return entry.name
+    return f"{entry.name}\n  version {entry.version}"
+
+
+def _what(entry: Entry) -> str:
+    return "\n".join(filter(None, (f"{entry.title}. {entry.summary}", entry.citation)))
 
 
 def _parameters(entry: Entry) -> str:
-    return "\n".join(map(str, entry.parameters))
+    return "\n".join(f"{parameter}: {parameter.meaning}" for parameter in entry.parameters)
 
 
 def _knows(entry: Entry) -> str:
-    return ", ".join(entry.knows)
-
-
-COLUMNS: dict[Kind, dict[str, Callable[[Entry], str]]] = {
-    Kind.ATTACK: {"what it does": lambda entry: entry.summary, "must know": _knows},
-    Kind.PRIVACY_ATTACK: {"what it does": lambda entry: entry.summary, "must know": _knows},
-    Kind.DEFENSE: {
-        "what it does": lambda entry: entry.summary,
-        "tolerates": lambda entry: entry.tolerates,
-        "source": lambda entry: entry.citation,
-    },
-    Kind.SUITE: {"title": lambda entry: entry.title, "what it shows": lambda entry: entry.summary},
-}
+    return ", ".join(entry.knows) or "nothing"
 
 
 def _of_task(column: Callable[[Task], str]) -> Callable[[Entry], str]:
@@ -121,22 +132,33 @@ def _count(task: Task) -> str:
     return "once its data is here" if count is None else f"{count:,}"
 
 
-TASK_COLUMNS: dict[str, Callable[[Entry], str]] = {
-    "parameters": _of_task(_count),
-    "participants / per round / rounds": _of_task(
-        lambda task: f"{task.participants} / {task.per_round} / {task.rounds}"
-    ),
-    "local epochs, batch, optimiser": _of_task(_training),
-    "flip": _of_task(lambda task: f"{task.classes[task.source]} to {task.classes[task.target]}"),
+ATTACK_COLUMNS: Columns = {"attack": _name, "what it does": _what, "must know": _knows, "can be told": _parameters}
+
+COLUMNS: dict[Kind, Columns] = {
+    Kind.ATTACK: ATTACK_COLUMNS,
+    Kind.PRIVACY_ATTACK: ATTACK_COLUMNS,
+    Kind.DEFENSE: {
+        "defense": _name,
+        "what it does": _what,
+        "tolerates": lambda entry: entry.tolerates,
+        "can be told": _parameters,
+    },
+    Kind.TASK: {
+        "task": lambda entry: entry.name,
+        "data, model": lambda entry: entry.title,
+        "parameters": _of_task(_count),
+        "participants / per round / rounds": _of_task(
+            lambda task: f"{task.participants} / {task.per_round} / {task.rounds}"
+        ),
+        "local epochs, batch, optimiser": _of_task(_training),
+        "flip": _of_task(lambda task: f"{task.classes[task.source]} to {task.classes[task.target]}"),
+    },
+    Kind.SUITE: {
+        "suite": lambda entry: entry.name,
+        "title": lambda entry: entry.title,
+        "what it shows": lambda entry: entry.summary,
+    },
 }
-
-
-def _print_table(found: list[Entry], columns: dict[str, Callable[[Entry], str]]) -> None:
-    table = _table(*columns)
-    for entry in track(found, "Counting parameters") if found[0].kind is Kind.TASK else found:
-        # Text, so that no plugin's name or docstring is read as markup.
-        table.add_row(*(Text(column(entry)) for column in columns.values()))
-    _console().print(table)
 
 
 def _table(*columns: str) -> Table:
@@ -146,9 +168,9 @@ def _table(*columns: str) -> Table:
             column,
             justify="right" if column == "parameters" else "left",
             overflow="fold",
-            min_width=14 if "/" in column else None,
+            min_width=len("100 / 50 / 200") if "/" in column else None,
+            no_wrap=column in (columns[0], "parameters"),
         )
-    table.columns[0].no_wrap = True
     return table
 
 

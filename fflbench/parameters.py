@@ -6,6 +6,7 @@ A parameter is an argument of a function or a field of a dataclass. Its type is 
     share: Annotated[float, Ge(0), Lt(0.5), "part of the participants that attack"] = 0.2
 """
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,7 +34,8 @@ class Parameter:
     @property
     def meaning(self) -> str:
         """The text inside the annotation."""
-        return next((extra for extra in get_args(self.annotation)[1:] if isinstance(extra, str)), "")
+        extras = get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
+        return next((extra for extra in extras if isinstance(extra, str)), "")
 
     @property
     def required(self) -> bool:
@@ -49,11 +51,11 @@ def of_function(function: Callable[..., Any], filled_in: Collection[str]) -> tup
     """The parameters of a rule: its arguments but the first and those that the round fills in."""
     hints = get_type_hints(function, include_extras=True)
     arguments = list(inspect.signature(function).parameters.values())[1:]
-    return tuple(
-        Parameter(argument.name, hints.get(argument.name, Any), argument.default)
-        for argument in arguments
-        if argument.name not in filled_in
-    )
+    told = [argument for argument in arguments if argument.name not in filled_in]
+    for argument in told:
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or argument.name not in hints:
+            raise TypeError(f"{function.__name__}: {argument} must be one parameter with a type")
+    return tuple(Parameter(argument.name, hints[argument.name], argument.default) for argument in told)
 
 
 def of_dataclass(cls: type[Any]) -> tuple[Parameter, ...]:
@@ -75,19 +77,24 @@ def check(owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any])
             raise ParameterError(f'{owner} has no parameter "{name}"{did_you_mean(name, known)} ({valid})')
     checked = {}
     for name, parameter in known.items():
-        if name not in given:
-            if parameter.required:
-                raise ParameterError(f'{owner} needs the parameter "{name}" ({valid})')
-            checked[name] = parameter.default
-            continue
-        value = given[name].item() if hasattr(given[name], "item") else given[name]
+        if name not in given and parameter.required:
+            raise ParameterError(f'{owner} needs the parameter "{name}" ({valid})')
+        # A default is checked like any other value, and copied: it may be a list that its owner changes.
+        value = _plain(given[name]) if name in given else copy.deepcopy(parameter.default)
         try:
             adapter = TypeAdapter[Any](parameter.annotation, config=ConfigDict(allow_inf_nan=False))
-            checked[name] = adapter.validate_python(value, strict=True)
+            # Suite files have lists only, so a list will do for a tuple.
+            is_tuple = isinstance(value, list) and _readable(parameter.annotation).startswith("tuple[")
+            checked[name] = adapter.validate_python(tuple(value) if is_tuple else value, strict=True)
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Input ")
             raise ParameterError(f"{owner}: {name} = {_quoted(value)} {reason} ({valid})") from None
     return checked
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's or torch's as Python's."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
@@ -113,4 +120,6 @@ def _readable(annotation: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

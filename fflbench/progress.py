@@ -3,9 +3,12 @@
 import sys
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+
+_shown: ContextVar[bool] = ContextVar("shown", default=False)
 
 
 class Advance(Protocol):
@@ -17,9 +20,10 @@ class Advance(Protocol):
 
 @contextmanager
 def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
-    """A bar that is filled by calling what this yields."""
-    if not sys.stderr.isatty():
-        print(f"{what} ...", file=sys.stderr, flush=True)  # noqa: T201
+    """A bar that is filled by calling what this yields; inside another one it stays unseen."""
+    if _shown.get() or not sys.stderr.isatty():
+        if not _shown.get():
+            print(f"{what} ...", file=sys.stderr, flush=True)  # noqa: T201
         yield lambda _: None
         return
     from rich import progress
@@ -36,7 +40,11 @@ def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0
     )
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task(what, total=total, completed=done)
-        yield lambda amount: display.advance(task, amount)
+        token = _shown.set(True)
+        try:
+            yield lambda amount: display.advance(task, amount)
+        finally:
+            _shown.reset(token)
 
 
 def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:

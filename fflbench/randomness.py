@@ -4,6 +4,8 @@ import hashlib
 
 import numpy as np
 
+from fflbench.types import Indices
+
 
 def stream(seed: int, *purpose: str | int) -> np.random.Generator:
     """The generator of one purpose, such as `stream(seed, "batches", participant, round)`."""
@@ -11,9 +13,10 @@ def stream(seed: int, *purpose: str | int) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(hashlib.sha256(named.encode()).digest()))
 
 
-def fixed_permutation(n: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The order in which a data set is cut into training and test part, the same for every seed and for ever.
+def fixed_split(n: int) -> tuple[Indices, Indices]:
+    """Which of n examples are to learn from (four fifths) and which to test on, the same for every seed and for ever.
 
     Numpy promises the stream of the legacy generator across versions (NEP 19), and of no other.
     """
-    return np.random.RandomState(0).permutation(n)
+    order = np.random.RandomState(0).permutation(n)
+    return order[: n * 4 // 5], order[n * 4 // 5 :]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_type_hints
 
 from annotated_types import Ge
 
@@ -214,6 +214,8 @@ def _register(
             raise ValueError(f'{kind} "{name}" declares unknown knowledge "{piece}" (known: {", ".join(KNOWLEDGE)})')
     module = sys.modules[target.__module__]
     summary = _first_paragraph(target.__doc__) or title
+    if inspect.isabstract(target):
+        raise TypeError(f'{kind} "{name}" must define {", ".join(sorted(target.__abstractmethods__))}')
     if inspect.isclass(target):
         if "__dataclass_fields__" not in vars(target):
             _inherit_annotations(target)
@@ -234,7 +236,8 @@ def _register(
             name=name,
             title=title,
             summary=summary,
-            file=Path(inspect.getfile(target)).resolve(),
+            # A notebook's cells are no file; their module stands for one.
+            file=Path(getattr(module, "__file__", None) or f"<{module.__name__}>").resolve(),
             target=target,
             module=module.__name__,
             citation=citation or _first_paragraph(module.__doc__),
@@ -250,9 +253,10 @@ def _register(
 
 def _inherit_annotations(cls: type[Any]) -> None:
     """Let `rounds = 100` give an inherited field a new default: its type and meaning need not be said again."""
-    for name, field in getattr(cls, "__dataclass_fields__", {}).items():
+    inherited = get_type_hints(cls.__mro__[1], include_extras=True)
+    for name in getattr(cls, "__dataclass_fields__", {}):
         if name in vars(cls) and name not in cls.__annotations__:
-            cls.__annotations__[name] = field.type
+            cls.__annotations__[name] = inherited[name]
 
 
 def _add(entry: Entry) -> None:
@@ -260,14 +264,19 @@ def _add(entry: Entry) -> None:
         raise ValueError(f'"{entry.name}" cannot be a name: use lower case letters, digits and single hyphens')
     key = entry.kind, entry.name
     present = _entries.get(key)
-    if present and present.file != entry.file:
+    if present and (present.file, _qualname(present)) != (entry.file, _qualname(entry)):
         raise DuplicateNameError(
-            f"{entry} is registered twice, in {present.file} and in {entry.file}; rename one of them"
+            f"{entry} is registered twice, by {_qualname(present)} in {present.file} and by {_qualname(entry)} in "
+            f"{entry.file}; rename one of them"
         )
     # One file under two module names (`attacks` imported from the checkout) is one plugin: the first import stands.
     if present and present.module != entry.module:
         return
     _entries[key] = entry
+
+
+def _qualname(entry: Entry) -> str:
+    return getattr(entry.target, "__qualname__", entry.name)
 
 
 def _first_paragraph(docstring: str | None) -> str:
@@ -298,8 +307,8 @@ def get(kind: Kind, name: str) -> Entry:
 @functools.cache
 def load_installed() -> tuple[Failure, ...]:
     """Import the plugins of all installed packages, once; a broken one does not stop the rest."""
-    points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.value)
-    return tuple(failure for point in points for failure in _load(point.value))
+    modules = sorted({point.module for point in importlib.metadata.entry_points(group=ENTRY_POINTS)})
+    return tuple(failure for module in modules for failure in _load(module))
 
 
 def load_named(plugins: Iterable[str]) -> tuple[Failure, ...]:
@@ -314,15 +323,20 @@ def _load(plugin: str) -> Iterator[Failure]:
         module = _import_file(name, Path(plugin)) if name != plugin else importlib.import_module(name)
     except DuplicateNameError:
         raise
+    except KeyboardInterrupt:
+        raise
     # Strangers' code may end in any way, sys.exit() included.
-    except (Exception, SystemExit) as error:
-        for key in [key for key, entry in _entries.items() if entry.module == name]:
+    except BaseException as error:
+        for key in [key for key, entry in _entries.items() if f"{entry.module}.".startswith(f"{name}.")]:
             del _entries[key]
-        yield Failure(plugin, f"{type(error).__name__}: {error}")
+        hint = ""
+        if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or "."):
+            hint = f" (a file is named by its path: --plugin ./{plugin}.py)"
+        yield Failure(plugin, f"{type(error).__name__}: {error}{hint}")
         return
     for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
         if not inner.name.startswith("_"):
-            yield from _load(f"{plugin}.{inner.name}")
+            yield from _load(f"{name}.{inner.name}")
 
 
 def _name_of_file(file: str) -> str:

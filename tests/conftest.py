@@ -5,6 +5,8 @@ import platformdirs
 import pytest
 
 from fflbench import registry
+from fflbench.data.prepared import is_here
+from fflbench.data.sets import SETS
 
 
 @pytest.fixture
@@ -30,3 +32,14 @@ def real_data():
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs the real data sets: set FFLBENCH_DATA to their folder")
     return Path(folder)
+
+
+@pytest.fixture
+def real(real_data):
+    """Skips unless a real data set is here, whole."""
+
+    def need(name):
+        if name in SETS and not is_here(SETS[name]):
+            pytest.skip(f"needs the real {SETS[name].title} under FFLBENCH_DATA")
+
+    return need

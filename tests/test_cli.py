@@ -120,10 +120,12 @@ def test_an_unknown_data_set_gets_the_nearest_one(capsys, own_folders):
     assert 'there is no data set "minst"; did you mean "mnist"?' in err
 
 
-def test_data_status_names_what_is_missing_and_what_is_damaged(capsys, own_folders):
+def test_data_status_names_what_is_missing_and_what_is_damaged(capsys, own_folders, monkeypatch):
     (own_folders / "adult").mkdir()
     (own_folders / "adult/adult.data").write_text("39, State-gov")
+    monkeypatch.delenv("FFLBENCH_DATA")
     code, out, err = fflbench(capsys, "data", "status", "--data-dir", str(own_folders))
+    monkeypatch.setenv("FFLBENCH_DATA", str(own_folders))  # the command has set it; this makes pytest take it back
     assert code == 1
     assert "damaged" in out
     assert "missing" in out
@@ -139,4 +141,63 @@ def test_without_a_network_one_sentence_says_which_file_to_put_where(capsys, own
     assert code == 2
     sentence = err.splitlines()[-1]
     assert "Connection refused" in sentence
-    assert f"put train-images-idx3-ubyte.gz into {own_folders}/mnist by hand" in sentence
+    files = (
+        "train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz"
+    )
+    assert f"put {files} into {own_folders}/mnist by hand" in sentence
+
+
+def test_fetching_all_takes_every_set(capsys, own_folders, monkeypatch):
+    fetched = []
+    monkeypatch.setattr("fflbench.data.download.fetch", lambda data_set: fetched.append(data_set.name))
+    code, out, _ = fflbench(capsys, "data", "fetch", "all")
+    assert code == 0
+    assert fetched == ["adult", "cifar10", "imdb", "mnist"]
+    assert "MNIST is complete in" in out
+
+
+def test_attacks_and_defenses_are_listed_with_all_that_is_known(capsys):
+    _, out, _ = fflbench(capsys, "list", "attacks", "--json")
+    noise = {entry["name"]: entry for entry in json.loads(out)}["gaussian-noise"]
+    assert noise["knows"] == ["own data"]
+    assert noise["version"] == 1
+    _, out, _ = fflbench(capsys, "list", "attacks")
+    for cell in (
+        "gaussian-noise",
+        "Li et al., RSA",
+        "own data",
+        "sigma (float | none, default none): standard deviation",
+    ):
+        assert cell in " ".join(out.split())
+    _, out, _ = fflbench(capsys, "list", "defenses")
+    for cell in ("multi-krum", "Blanchard et al.", "f < (n - 2)/2"):
+        assert cell in " ".join(out.split())
+
+
+def test_a_task_that_cannot_be_built_is_told_and_the_rest_is_listed(capsys, own_registry, own_folders, tmp_path):
+    (tmp_path / "bad.py").write_text('''"""Bad ones."""
+from pathlib import Path
+from fflbench.registry import task
+from fflbench.tasks import Task
+@task("bad-default", title="Bad default")
+class BadDefault(Task):
+    classes = ("a", "b")
+    learning_rate = "fast"
+    where: Path = Path("/")
+    def model(self): ...
+@task("bad-model", title="Bad model")
+class BadModel(Task):
+    classes = ("a", "b")
+    def model(self):
+        1 / 0
+''')
+    (own_folders / "imdb").mkdir()
+    for name in ("train", "test"):
+        (own_folders / f"imdb/{name}.jsonl.gz").write_bytes(b"cut off")
+    for options in ([], ["--json"]):
+        code, out, err = fflbench(capsys, "list", "tasks", "--plugin", str(tmp_path / "bad.py"), *options)
+        assert code == 1
+        assert "digits-mlp" in out
+        assert 'learning_rate = "fast" should be a valid number' in err
+        assert 'task "bad-model": ZeroDivisionError' in err
+        assert "train.jsonl.gz cannot be read, it may be truncated" in err

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import numpy as np
@@ -79,6 +79,40 @@ def test_a_whole_number_is_a_float_and_a_numpy_number_is_a_number():
     assert checked["rounds"] == 3
     assert type(checked["rounds"]) is int
     assert checked["share"] == 1.0
+
+
+def test_a_literal_alone_has_no_meaning():
+    @dataclass
+    class Bare:
+        mode: Literal["add", "replace"] = "add"
+
+    assert of_dataclass(Bare)[0].meaning == ""
+
+
+def test_defaults_are_checked_too_and_shared_with_nobody():
+    @dataclass
+    class Listed:
+        seen: list[int] = field(default_factory=list)
+        pair: tuple[int, int] = (1, 2)
+        rate: float = "fast"
+
+    parameters = of_dataclass(Listed)
+    first, second = (check("x", parameters, {"rate": 1.0, "pair": [3, 4]}) for _ in range(2))
+    first["seen"].append(1)
+    assert second == {"seen": [], "pair": (3, 4), "rate": 1.0}
+    assert 'rate = "fast" should be a valid number' in refused({}, parameters)
+
+
+def test_an_array_is_no_number():
+    assert "should be a valid integer" in refused({"rounds": np.array([1, 2])})
+
+
+@pytest.mark.parametrize(
+    "function", [lambda updates, f: None, lambda updates, *options: None, lambda updates, **options: None]
+)
+def test_an_argument_that_cannot_be_checked_is_refused(function):
+    with pytest.raises(TypeError, match="must be one parameter with a type"):
+        of_function(function, ())
 
 
 def test_a_plugin_without_parameters_says_so():

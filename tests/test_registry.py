@@ -107,6 +107,79 @@ def test_two_plugins_with_one_name_are_an_error_that_names_both(plugin, tmp_path
     assert str(tmp_path / "second.py") in str(caught.value)
 
 
+def test_two_in_one_file_with_one_name_are_an_error_too(plugin):
+    twice = (
+        PLUGIN
+        + '''
+@defense("half-mean", title="Another")
+def another(updates):
+    """Another one."""
+'''
+    )
+    with pytest.raises(DuplicateNameError, match=r"by half_mean in .* and by another in"):
+        registry.load_named([plugin(twice)])
+
+
+def test_a_plugin_that_was_mended_loads(plugin):
+    assert registry.load_named([plugin("1 / 0")])
+    assert registry.load_named([plugin(PLUGIN)]) == ()
+    assert registry.get(Kind.DEFENSE, "half-mean")
+
+
+def test_a_file_named_as_a_module_gets_a_hint(own_registry):
+    (failure,) = registry.load_named(["my_rule"])
+    assert failure.error.endswith("(a file is named by its path: --plugin ./my_rule.py)")
+
+
+def test_a_package_may_be_named_by_its_file(plugin, tmp_path):
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules/__init__.py").write_text("")
+    (tmp_path / "rules/inner.py").write_text(PLUGIN)
+    assert registry.load_named([str(tmp_path / "rules/__init__.py")]) == ()
+    assert registry.get(Kind.DEFENSE, "half-mean")
+
+
+def test_a_package_that_fails_leaves_none_of_its_modules(plugin, tmp_path, monkeypatch):
+    (tmp_path / "failing").mkdir()
+    (tmp_path / "failing/__init__.py").write_text("from . import inner\n1 / 0")
+    (tmp_path / "failing/inner.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert registry.load_named(["failing"])
+    with pytest.raises(NotRegisteredError):
+        registry.get(Kind.DEFENSE, "half-mean")
+
+
+def test_a_class_from_a_notebook_can_be_registered(own_registry):
+    cell = {"__name__": "a_notebook"}
+    sys.modules["a_notebook"] = type(sys)("a_notebook")
+    try:
+        exec(PLUGIN, cell)
+    finally:
+        del sys.modules["a_notebook"]
+    assert registry.get(Kind.ATTACK, "shout").create().factor == 10
+
+
+def test_a_new_default_keeps_type_and_meaning_whatever_the_parents_annotations_are(plugin):
+    text = '''from __future__ import annotations
+"""A family. Nobody, 2026."""
+from dataclasses import dataclass
+from typing import Annotated
+from fflbench.registry import attack
+
+@dataclass(kw_only=True)
+class Parent:
+    factor: Annotated[float, "how much louder"] = 10.0
+
+@attack("child", title="Child", knows=[])
+class Child(Parent):
+    """Louder than its parent."""
+    factor = 20.0
+'''
+    assert registry.load_named([plugin(text)]) == ()
+    (factor,) = registry.get(Kind.ATTACK, "child").parameters
+    assert (factor.type, factor.default, factor.meaning) == ("float", 20.0, "how much louder")
+
+
 def test_the_same_plugin_twice_is_one_plugin(plugin):
     assert registry.load_named([plugin(), plugin()]) == ()
 

@@ -3,8 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, one_file
-from fflbench.randomness import fixed_permutation
+from fflbench.data.examples import Data, Examples
+from fflbench.data.sources import Contents, DataSet, Download, Part, one_file
+from fflbench.randomness import fixed_split
 
 CLASSES = ("<=50K", ">50K")
 
@@ -33,7 +34,7 @@ PARTS = (
 )
 
 
-def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+def prepare(contents: Contents) -> Data:
     """Ten standardised features. Both files are joined and lose their duplicate rows; four fifths are to learn from."""
     rows = [
         tuple(cell.strip() for cell in line.rstrip(".").split(","))
@@ -42,14 +43,14 @@ def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
         if "," in line
     ]
     table = np.array(list(dict.fromkeys(rows)))
-    x = np.stack([_codes(feature, table[:, COLUMNS.index(feature)]) for feature in FEATURES], axis=1)
+    x = np.stack([codes(feature, table[:, COLUMNS.index(feature)]) for feature in FEATURES], axis=1)
     y = (table[:, -1] == CLASSES[1]).astype(np.int64)
-    train, test = np.split(fixed_permutation(len(y)), [len(y) * 4 // 5])
+    train, test = fixed_split(len(y))
     x = ((x - x[train].mean(0)) / x[train].std(0)).astype(np.float32)
-    return {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}, {}
+    return Data(Examples(x[train], y[train]), Examples(x[test], y[test]))
 
 
-def _codes(feature: str, column: npt.NDArray[np.str_]) -> npt.NDArray[np.float64]:
+def codes(feature: str, column: npt.NDArray[np.str_]) -> npt.NDArray[np.float64]:
     """Numbers as they are, married or not as 1 or 0, other categories by their place in the alphabet ("?" is one)."""
     if feature == "marital-status":
         return np.char.startswith(column, "Married").astype(np.float64)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, tar_members
-from fflbench.types import Inputs, Labels
+from fflbench.data.examples import Data, Examples
+from fflbench.data.sources import Contents, DataSet, Download, Part, tar_members
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -28,20 +28,18 @@ def unpack(file: Path) -> Contents:
     return {Path(path).name: content for path, content in tar_members(file) if Path(path).name in names}
 
 
-def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+def prepare(contents: Contents) -> Data:
     """Normalised images and their classes; a record is one byte of label and 3,072 of pixels, channel by channel."""
 
-    def examples(names: list[str]) -> tuple[Inputs, Labels]:
+    def examples(names: list[str]) -> Examples:
         records = np.concatenate([np.frombuffer(contents[name], np.uint8).reshape(-1, 3073) for name in names])
         x = records[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32)
         x /= np.float32(255)
         x -= np.array(MEAN, np.float32)[:, None, None]
         x /= np.array(DEVIATION, np.float32)[:, None, None]
-        return x, records[:, 0].astype(np.int64)
+        return Examples(x, records[:, 0].astype(np.int64))
 
-    x_train, y_train = examples([part.name for part in PARTS[:5]])
-    x_test, y_test = examples([PARTS[5].name])
-    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}, {}
+    return Data(examples([part.name for part in PARTS[:5]]), examples([PARTS[5].name]))
 
 
 CIFAR10 = DataSet(

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from fflbench.data.examples import Data
-from fflbench.randomness import fixed_permutation
+from fflbench.randomness import fixed_split
 
 
 @functools.cache
@@ -15,6 +15,5 @@ def load() -> Data:
 
     pixels, y = load_digits(return_X_y=True)
     x = (pixels / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    order = fixed_permutation(len(y))
-    train, test = np.split(order, [len(y) * 4 // 5])
+    train, test = fixed_split(len(y))
     return Data.of(x[train], y[train], x[test], y[test])

@@ -16,15 +16,23 @@ CHUNK = 1 << 18
 
 
 def fetch(data_set: DataSet) -> None:
-    """Bring in whatever parts are missing or damaged. A download found in the folder is used instead of the network."""
+    """Bring in whatever parts are missing or damaged. An archive found in the folder is used instead of the network."""
+    if not _wanted(data_set):
+        return
     folder = data_set.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".fetching.lock"):
-            wanted = {found.part.name for found in status(data_set) if found.problem}
-            for download in data_set.downloads:
-                if wanted.intersection(download.parts):
+            wanted = _wanted(data_set)
+            for place, download in enumerate(wanted):
+                try:
                     _bring_in(data_set, download)
+                except _DownloadError as failed:
+                    files = ", ".join(each.file_name for each in wanted[place:])
+                    raise DataError(
+                        f"{data_set.title} could not be downloaded ({failed}): run the command again to go on, or put "
+                        f"{files} into {folder} by hand and then run: fflbench data fetch {data_set.name}"
+                    ) from failed
     except OSError as error:
         raise DataError(
             f"{data_set.title} cannot be stored in {folder} ({error}); "
@@ -32,24 +40,37 @@ def fetch(data_set: DataSet) -> None:
         ) from error
 
 
+class _DownloadError(Exception):
+    """No address gave what it should."""
+
+
+def _wanted(data_set: DataSet) -> list[Download]:
+    lacking = {found.part.name for found in status(data_set) if found.problem}
+    return [download for download in data_set.downloads if lacking.intersection(download.parts)]
+
+
 def _bring_in(data_set: DataSet, download: Download) -> None:
     placed = data_set.folder / download.file_name
     is_archive = not {placed.name, placed.stem}.intersection(download.parts)
     if is_archive and placed.is_file():
         return _store(data_set, download, placed)
-    partial = placed.with_name(f"{placed.name}.part")
-    resumed = partial.is_file()
-    _receive(data_set, download, partial)
-    source = partial.rename(placed.with_name(f"downloaded-{placed.name}"))
-    try:
-        return _store(data_set, download, source)
-    except DataError:
-        if not resumed:
-            raise
-    finally:
-        source.unlink()
-    # What was there before a break may not fit what came after it: start over once, from nothing.
-    return _bring_in(data_set, download)
+    # The ending stays, since it says how to unpack.
+    partial = placed.with_name(f"partial-{placed.name}")
+    reasons = []
+    for url in download.urls:
+        # What was there before a break may not fit what comes after it: then start over once, from nothing.
+        for _ in range(2 if partial.is_file() else 1):
+            try:
+                _stream(url, partial, f"Fetching {download.file_name}")
+                _store(data_set, download, partial)
+                return partial.unlink()
+            except (OSError, HTTPException) as error:
+                reasons.append(f"{url}: {getattr(error, 'reason', error)}")
+                break
+            except DataError as error:
+                reasons.append(f"{url}: {error}")
+                partial.unlink()
+    raise _DownloadError("; ".join(reasons))
 
 
 def _store(data_set: DataSet, download: Download, source: Path) -> None:
@@ -65,30 +86,16 @@ def _store(data_set: DataSet, download: Download, source: Path) -> None:
         fresh.replace(data_set.folder / name)
 
 
-def _receive(data_set: DataSet, download: Download, partial: Path) -> None:
-    reasons = []
-    for url in download.urls:
-        try:
-            return _stream(url, partial, f"Fetching {download.file_name}")
-        except (OSError, HTTPException) as error:
-            reasons.append(f"{url}: {getattr(error, 'reason', error)}")
-    raise DataError(
-        f"{data_set.title} could not be downloaded ({'; '.join(reasons)}): run the command again to go on, or put "
-        f"{download.file_name} into {data_set.folder} by hand and then run: fflbench data fetch {data_set.name}"
-    )
-
-
 def _stream(url: str, partial: Path, what: str) -> None:
     have = partial.stat().st_size if partial.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
     except urllib.error.HTTPError as error:
-        if not (have and error.code == 416):
-            raise
-        # The server has nothing beyond what is here, or other content than that came from.
-        partial.unlink()
-        return _stream(url, partial, what)
+        if have and error.code == 416:
+            # The server has nothing beyond what is here; the checksum will tell whether that is all.
+            return
+        raise
     with response:
         if response.status != 206:
             have = 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,8 @@ from fflbench.errors import DataError
 from fflbench.types import Inputs, Labels
 
 
-class Examples(NamedTuple):
+@dataclass(frozen=True)
+class Examples:
     """Inputs as the model takes them, and the class of each."""
 
     x: Inputs
@@ -37,14 +37,15 @@ class Data:
 
 def _examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examples:
     x, y = np.asarray(inputs), np.asarray(classes)
-    if y.ndim != 1 or len(x) != len(y) or len(y) == 0:
+    if y.ndim != 1 or x.shape[:1] != y.shape or len(y) == 0:
         raise DataError(f"the {part} part needs one class an input, and at least one: got {x.shape} and {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
-        raise DataError(f"the classes of the {part} part must be whole numbers from 0, not {y.dtype}")
+        raise DataError(f"the classes of the {part} part must be whole numbers from 0, not such as {y.min()}")
     if np.issubdtype(x.dtype, np.floating):
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32, copy=False)
         if not np.isfinite(x).all():
-            raise DataError(f"the inputs of the {part} part hold values that are not finite")
-        x = x.astype(np.float32, copy=False)
+            raise DataError(f"the inputs of the {part} part hold values that are not finite in single precision")
     elif np.issubdtype(x.dtype, np.integer):
         x = x.astype(np.int64, copy=False)
     else:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, tar_members
+from fflbench.data.examples import Data, Examples
+from fflbench.data.sources import Contents, DataSet, Download, Part, tar_members
 from fflbench.progress import track
-from fflbench.randomness import fixed_permutation
+from fflbench.randomness import fixed_split
 
 CLASSES = ("negative", "positive")
 
@@ -48,12 +49,12 @@ def unpack(file: Path) -> Contents:
     return {name: "\n".join(lines).encode() for name, lines in reviews.items()}
 
 
-def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+def prepare(contents: Contents) -> Data:
     """The last 128 words of each review as indices, padded in front; every word of the training part has one."""
     lines = [line.split(b"\t", 1) for part in PARTS for line in contents[part.name].splitlines()]
     y = np.array([int(label) for label, _ in lines])
     texts = [words(json.loads(text)) for _, text in track(lines, "Splitting IMDB's reviews into words")]
-    train, test = np.split(fixed_permutation(len(y)), [len(y) * 4 // 5])
+    train, test = fixed_split(len(y))
     vocabulary = sorted(set(itertools.chain.from_iterable(texts[review] for review in train)))
     index = {word: place for place, word in enumerate(vocabulary, start=UNKNOWN + 1)}
     x = np.full((len(y), LENGTH), PADDING, np.int64)
@@ -61,8 +62,8 @@ def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
         last = text[-LENGTH:]
         if last:
             row[-len(last) :] = [index.get(word, UNKNOWN) for word in last]
-    arrays = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
-    return arrays, {"vocabulary": UNKNOWN + 1 + len(vocabulary)}
+    facts = {"vocabulary": UNKNOWN + 1 + len(vocabulary)}
+    return Data(Examples(x[train], y[train]), Examples(x[test], y[test]), facts)
 
 
 IMDB = DataSet(

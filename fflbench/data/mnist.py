@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from fflbench.data.sources import Arrays, Contents, DataSet, Download, Part, one_file
-from fflbench.types import Inputs
+from fflbench.data.examples import Data, Examples
+from fflbench.data.sources import Contents, DataSet, Download, Part, one_file
+from fflbench.types import Inputs, Labels
 
 MEAN, DEVIATION = 0.1307, 0.3081
 """Of the training pixels: the figures everybody uses."""
@@ -18,23 +19,20 @@ PARTS = (
 )
 
 
-def prepare(contents: Contents) -> tuple[Arrays, dict[str, int]]:
+def prepare(contents: Contents) -> Data:
     """Normalised images and their classes."""
 
     def images(part: str) -> Inputs:
         pixels = np.frombuffer(contents[part], np.uint8, offset=16).reshape(-1, 1, 28, 28)
         return (pixels.astype(np.float32) / np.float32(255) - np.float32(MEAN)) / np.float32(DEVIATION)
 
-    def labels(part: str) -> Inputs:
+    def labels(part: str) -> Labels:
         return np.frombuffer(contents[part], np.uint8, offset=8).astype(np.int64)
 
-    arrays = {
-        "x_train": images("train-images-idx3-ubyte"),
-        "y_train": labels("train-labels-idx1-ubyte"),
-        "x_test": images("t10k-images-idx3-ubyte"),
-        "y_test": labels("t10k-labels-idx1-ubyte"),
-    }
-    return arrays, {}
+    return Data(
+        Examples(images("train-images-idx3-ubyte"), labels("train-labels-idx1-ubyte")),
+        Examples(images("t10k-images-idx3-ubyte"), labels("t10k-labels-idx1-ubyte")),
+    )
 
 
 MNIST = DataSet(

@@ -21,8 +21,10 @@ def partition(
         parts = np.array_split(rng.permutation(len(y)), participants)
     elif scheme == "dirichlet":
         parts = _dirichlet(y, participants, rng, alpha)
-    else:
+    elif scheme == "shards":
         parts = _shards(y, participants, rng, shards)
+    else:
+        raise DataError(f'there is no partition "{scheme}" (iid, dirichlet or shards)')
     return [np.sort(part) for part in parts]
 
 
@@ -36,9 +38,6 @@ def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: fl
     for label in np.unique(y):
         members = rng.permutation(np.flatnonzero(y == label))
         shares = rng.dirichlet(np.full(participants, alpha))
-        # Below about 0.01 every gamma variate behind a draw may round to zero; the limit is: one participant has all.
-        if not np.isclose(shares.sum(), 1):
-            shares = np.eye(participants)[rng.integers(participants)]
         cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(int)
         for held, piece in zip(parts, np.split(members, cuts), strict=True):
             held.append(piece)

@@ -13,16 +13,16 @@ import stat
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from filelock import FileLock
 
 from fflbench.data.download import fetch
 from fflbench.data.examples import Data, Examples
-from fflbench.data.sources import Arrays, DataSet, cache_dir, contents, find
+from fflbench.data.sources import DataSet, cache_dir, contents, find
 from fflbench.errors import DataError
-
-NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def load(data_set: DataSet) -> Data:
@@ -33,15 +33,15 @@ def load(data_set: DataSet) -> Data:
     home = next((home for home in _homes(data_set) if _writable(home)), None)
     if home is None:
         warnings.warn(f"{data_set.title} is prepared anew each time: no cache folder can be written", stacklevel=2)
-        return _data(*_prepare(data_set))
+        return _prepare(data_set)
     home.mkdir(parents=True, exist_ok=True)
     with FileLock(home / ".preparing.lock"):
-        return _find(data_set) or _store(home / data_set.key, *_prepare(data_set))
+        return _find(data_set) or _store(home / data_set.key, _prepare(data_set))
 
 
 def is_prepared(data_set: DataSet) -> bool:
     """Whether loading needs no source files."""
-    return any((home / data_set.key).is_dir() for home in _homes(data_set))
+    return any(os.path.isdir(home / data_set.key) for home in _homes(data_set))  # noqa: PTH112
 
 
 def is_here(data_set: DataSet) -> bool:
@@ -56,15 +56,15 @@ def _homes(data_set: DataSet) -> tuple[Path, Path]:
 def _find(data_set: DataSet) -> Data | None:
     for home in _homes(data_set):
         place = home / data_set.key
-        if place.is_dir():
+        if os.path.isdir(place):  # noqa: PTH112 (a folder that may not be entered is no folder, rather than an error)
             try:
                 return _open(place)
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 warnings.warn(f"the prepared arrays in {place} are damaged and are made anew ({error})", stacklevel=3)
     return None
 
 
-def _prepare(data_set: DataSet) -> tuple[Arrays, dict[str, int]]:
+def _prepare(data_set: DataSet) -> Data:
     parts = contents(data_set)
     if parts is None:
         fetch(data_set)
@@ -74,15 +74,18 @@ def _prepare(data_set: DataSet) -> tuple[Arrays, dict[str, int]]:
     return data_set.prepare(parts)
 
 
-def _store(place: Path, arrays: Arrays, facts: dict[str, int]) -> Data:
+def _store(place: Path, data: Data) -> Data:
     """Write all arrays into a new folder, then give it its name: whole or not at all."""
+    arrays = {"x_train": data.train.x, "y_train": data.train.y, "x_test": data.test.x, "y_test": data.test.y}
     try:
+        for left_over in place.parent.glob(".new-*"):
+            shutil.rmtree(left_over)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
         try:
-            for name in NAMES:
-                np.save(fresh / f"{name}.npy", np.ascontiguousarray(arrays[name]), allow_pickle=False)
-            sums = {name: _checksum(fresh / f"{name}.npy") for name in NAMES}
-            (fresh / "about.json").write_text(json.dumps({"sha256": sums, "facts": facts}), "utf-8")
+            for name, array in arrays.items():
+                np.save(fresh / f"{name}.npy", array, allow_pickle=False)
+            sums = {name: _checksum(fresh / f"{name}.npy") for name in arrays}
+            (fresh / "about.json").write_text(json.dumps({"sha256": sums, "facts": dict(data.facts)}), "utf-8")
             if place.exists():
                 shutil.rmtree(place)
             fresh.rename(place)
@@ -92,22 +95,22 @@ def _store(place: Path, arrays: Arrays, facts: dict[str, int]) -> Data:
         return _open(place)
     except OSError as error:
         warnings.warn(f"the prepared arrays could not be kept in {place.parent} ({error})", stacklevel=4)
-        return _data(arrays, facts)
+        return data
 
 
 def _open(place: Path) -> Data:
     about = json.loads((place / "about.json").read_text("utf-8"))
-    for name in NAMES:
-        if _checksum(place / f"{name}.npy") != about["sha256"][name]:
-            raise ValueError(f"the checksum of {name}.npy does not hold")
-    # Copy on write: torch wants writable memory, and no write may reach the file.
-    arrays: Arrays = {name: np.load(place / f"{name}.npy", mmap_mode="c", allow_pickle=False) for name in NAMES}
-    return _data(arrays, about["facts"])
 
+    def array(name: str) -> npt.NDArray[Any]:
+        file = place / f"{name}.npy"
+        if _checksum(file) != about["sha256"][name]:
+            raise ValueError(f"the checksum of {file.name} does not hold")
+        # Copy on write: torch wants writable memory, and no write may reach the file.
+        mapped: npt.NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
+        return mapped
 
-def _data(arrays: Arrays, facts: dict[str, int]) -> Data:
-    train, test = Examples(arrays["x_train"], arrays["y_train"]), Examples(arrays["x_test"], arrays["y_test"])
-    return Data(train, test, facts)
+    train = Examples(array("x_train"), array("y_train"))
+    return Data(train, Examples(array("x_test"), array("y_test")), about["facts"])
 
 
 def _checksum(file: Path) -> str:
@@ -117,6 +120,6 @@ def _checksum(file: Path) -> str:
 
 def _writable(folder: Path) -> bool:
     """Whether new files may go there: a folder marked read-only is left alone even by a user who may write anywhere."""
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
-    anyone_may = existing.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    return existing.is_dir() and bool(anyone_may) and os.access(existing, os.W_OK)
+    existing = next(place for place in (folder, *folder.parents) if os.path.exists(place))  # noqa: PTH110
+    anyone_may = os.stat(existing).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)  # noqa: PTH116
+    return os.path.isdir(existing) and bool(anyone_may) and os.access(existing, os.W_OK)  # noqa: PTH112

@@ -12,6 +12,8 @@ SETS = {data_set.name: data_set for data_set in (ADULT, CIFAR10, IMDB, MNIST)}
 
 def named(name: str) -> DataSet:
     """The set of that name, or an error with the nearest one."""
+    if name == "digits":
+        raise DataError("digits comes with scikit-learn: there is nothing to fetch")
     if name not in SETS:
         raise DataError(f'there is no data set "{name}"{did_you_mean(name, SETS)} (sets: {", ".join(SETS)})')
     return SETS[name]

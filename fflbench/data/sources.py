@@ -13,18 +13,17 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy.typing as npt
 import platformdirs
 
+from fflbench.data.examples import Data
 from fflbench.errors import DataError
 from fflbench.progress import track
 
 ENVIRONMENT = "FFLBENCH_DATA"
 
 Contents: TypeAlias = Mapping[str, bytes]
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class DataSet:
     title: str
     parts: tuple[Part, ...]
     downloads: tuple[Download, ...]
-    prepare: Callable[[Contents], tuple[Arrays, dict[str, int]]]
+    prepare: Callable[[Contents], Data]
     version: int
     """Of `prepare`: a new one makes all prepared arrays anew."""
     canonical: Callable[[bytes], bytes] = bytes
@@ -87,7 +86,7 @@ class PartStatus:
 def data_dir() -> Path:
     """`$FFLBENCH_DATA`, which `--data-dir` sets, else the user's cache."""
     given = os.environ.get(ENVIRONMENT)
-    return Path(given).expanduser() if given else cache_dir() / "data"
+    return Path(given).expanduser().absolute() if given else cache_dir() / "data"
 
 
 def cache_dir() -> Path:
@@ -147,7 +146,12 @@ def read(file: Path) -> bytes:
             return gzip.decompress(raw)
         return lzma.decompress(raw) if file.suffix == ".xz" else raw
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{file} cannot be read, it may be truncated ({error}); delete it or replace it") from error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: BaseException) -> DataError:
+    reason = " ".join(str(error).split())
+    return DataError(f"{file} cannot be read, it may be truncated ({reason}); delete it or replace it")
 
 
 def one_file(name: str) -> Callable[[Path], Contents]:
@@ -164,7 +168,7 @@ def tar_members(file: Path) -> Iterator[tuple[str, bytes]]:
                 if stream:
                     yield member.name, stream.read()
     except (EOFError, OSError, zlib.error, tarfile.TarError) as error:
-        raise DataError(f"{file} cannot be read, it may be truncated ({error}); delete it or replace it") from error
+        raise _unreadable(file, error) from error
 
 
 def find(folder: Path, name: str) -> Path | None:

@@ -229,9 +229,7 @@ def _poisoned(
     data: Data, held: list[Indices], attackers: Indices, task: Task, attack: Attack, seed: int
 ) -> tuple[Inputs, Labels]:
     """The training part, with what attackers train on in the place of their own examples."""
-    x, y = data.train
-    own_x = False
-    y = y.copy()
+    x, y, own_x = data.train.x, data.train.y.copy(), False
     for attacker in attackers:
         mine = held[attacker]
         before = Examples(x[mine], y[mine])

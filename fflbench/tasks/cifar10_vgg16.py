@@ -1,7 +1,8 @@
-"""CIFAR-10 with VGG16 and batch normalisation, as in the FFL paper (section "Data sets and models").
+"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009) with VGG16 (Simonyan and
+Zisserman, Very deep convolutional networks for large-scale image recognition, ICLR 2015), as in the FFL paper.
 
-Simonyan and Zisserman, Very deep convolutional networks for large-scale image recognition, ICLR 2015; one fully
-connected layer instead of three, since five poolings leave a single position of a 32 x 32 image.
+With batch normalisation, and one fully connected layer instead of three, since five poolings leave a single position
+of a 32 x 32 image.
 """
 
 from typing import TYPE_CHECKING

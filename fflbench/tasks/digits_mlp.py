@@ -1,4 +1,4 @@
-"""Handwritten digits of 8 x 8 pixels with a small multi-layer perceptron: learns in seconds, needs no download."""
+"""Handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) with a perceptron that learns in seconds."""
 
 from typing import TYPE_CHECKING
 

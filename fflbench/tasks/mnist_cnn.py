@@ -1,4 +1,6 @@
-"""MNIST with a two-layer convolutional network, as in the FFL paper (section "Data sets and models")."""
+"""MNIST (LeCun et al., Gradient-based learning applied to document recognition, 1998) with a convolutional network, as
+in the FFL paper, section "Data sets and models".
+"""
 
 from typing import TYPE_CHECKING
 

@@ -52,9 +52,16 @@ class Task(ABC):
     source: Annotated[int, Ge(0), "class that targeted attacks aim at"] = 0
     target: Annotated[int, Ge(0), "class that targeted attacks want instead"] = 1
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not len(getattr(cls, "classes", ())) > 1:
+            raise TypeError(f'{cls.__name__} must name its classes, as in: classes = ("no", "yes")')
+
     def __post_init__(self) -> None:
         if self.per_round > self.participants:
             raise ValueError(f"per_round = {self.per_round} is more than participants = {self.participants}")
+        if self.loss == "binary-cross-entropy" and len(self.classes) != 2:
+            raise ValueError(f'loss = "binary-cross-entropy" is for two classes, not {len(self.classes)}')
         if self.source == self.target or max(self.source, self.target) >= len(self.classes):
             count = len(self.classes)
             raise ValueError(

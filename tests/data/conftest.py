@@ -2,25 +2,23 @@
 
 import dataclasses
 import hashlib
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
+from fflbench.data import Data, Examples
 from fflbench.data.sources import DataSet, Download, Part, one_file
 
 CONTENT = {name: f"{name}: {list(range(5000))}".encode() for name in ("first", "second")}
 
 
 def prepare(contents):
-    numbers = np.array(eval(contents["first"].split(b": ")[1]), np.float32)
-    return {
-        "x_train": numbers[:3000],
-        "y_train": numbers[:3000].astype(int),
-        "x_test": numbers[3000:],
-        "y_test": numbers[3000:].astype(int),
-    }, {"largest": int(numbers.max())}
+    numbers = np.array(json.loads(contents["first"].split(b": ")[1]), np.float32)
+    train, test = (Examples(part, part.astype(np.int64)) for part in (numbers[:3000], numbers[3000:]))
+    return Data(train, test, {"largest": int(numbers.max())})
 
 
 def small_set(base="http://127.0.0.1:1"):

@@ -50,13 +50,14 @@ def test_a_server_that_cannot_go_on_in_the_middle_starts_over(own_folders, serve
         fetch(data_set)
     fetch(data_set)
     assert complete(data_set)
+    assert len(server.asked) == 3
 
 
 @pytest.mark.parametrize("rest", [b"something else", b"x" * 10**6])
 def test_a_rest_of_another_file_is_thrown_away_and_the_download_starts_over(own_folders, server, rest):
     data_set = small_set(server.address)
     data_set.folder.mkdir()
-    (data_set.folder / "first.part").write_bytes(rest)
+    (data_set.folder / "partial-first").write_bytes(rest)
     fetch(data_set)
     assert complete(data_set)
 
@@ -68,6 +69,50 @@ def test_wrong_content_is_refused_and_replaces_nothing(here, server):
         fetch(small_set(server.address))
     assert (here / "first").read_text() == "damaged, but perhaps of use"
     assert {file.name for file in here.iterdir()} - {".fetching.lock"} == set(CONTENT)
+
+
+def test_a_write_that_breaks_off_leaves_the_old_file(here, server, monkeypatch):
+    (here / "first").write_text("damaged, but perhaps of use")
+
+    def broken(self, content):
+        with self.open("wb") as file:
+            file.write(content[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(here), "write_bytes", broken)
+    with pytest.raises(DataError, match="No space left on device"):
+        fetch(small_set(server.address))
+    assert (here / "first").read_text() == "damaged, but perhaps of use"
+
+
+def test_a_mirror_with_wrong_content_is_passed_by(own_folders, server):
+    server.files["wrong/first"] = server.files["wrong/second"] = b"an error page"
+    data_set = small_set(server.address)
+    downloads = tuple(
+        dataclasses.replace(download, urls=(f"{server.address}/wrong/{download.file_name}", *download.urls))
+        for download in data_set.downloads
+    )
+    fetch(dataclasses.replace(data_set, downloads=downloads))
+    assert complete(data_set)
+
+
+def test_a_download_that_was_complete_but_not_unpacked_is_not_fetched_again(own_folders, server):
+    data_set = small_set(server.address)
+    data_set.folder.mkdir()
+    for name, content in CONTENT.items():
+        (data_set.folder / f"partial-{name}").write_bytes(content)
+    fetch(data_set)
+    assert complete(data_set)
+    assert server.asked == [(name, f"bytes={len(content)}-") for name, content in CONTENT.items()]
+
+
+def test_a_complete_folder_is_not_written_to(here, server):
+    here.chmod(0o555)
+    try:
+        fetch(small_set(server.address))
+        assert sorted(file.name for file in here.iterdir()) == sorted(CONTENT)
+    finally:
+        here.chmod(0o755)
 
 
 def test_a_damaged_file_is_replaced_by_a_good_one(here, server):

@@ -48,6 +48,24 @@ def test_the_seed_decides(scheme):
     assert parts(1) != parts(2)
 
 
+def test_an_unknown_partition_is_refused():
+    with pytest.raises(DataError, match='no partition "itd"'):
+        partition("itd", np.zeros(10, np.int64), 2, stream(0))
+
+
+def test_shards_are_cut_and_dealt_at_random():
+    """Without a shuffle inside classes a shard is a run of neighbours; without one of shards, hands are neighbours."""
+    y = np.repeat(np.arange(10), 100)
+    parts = partition("shards", y, 20, stream(0), shards=2)
+    assert not any((np.diff(part[:50]) == 1).all() for part in parts)
+    assert sum(abs(y[part][0] - y[part][-1]) > 1 for part in parts) > 5
+
+
+def test_a_dirichlet_partition_takes_from_all_over_a_class():
+    parts = partition("dirichlet", np.zeros(1000, np.int64), 4, stream(0), alpha=5.0)
+    assert not any((np.diff(part) == 1).all() for part in parts)
+
+
 def shares(scheme, **parameters):
     """How much of its data a participant's largest class makes up, on average."""
     y = np.arange(20_000) % 10

@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from fflbench.data import prepared
+from fflbench.data import Data, Examples, prepared
 from fflbench.data.prepared import is_here, is_prepared, load
+from fflbench.data.sources import Part
 from fflbench.errors import DataError
 from tests.data.conftest import CONTENT, small_set
 
@@ -72,12 +73,50 @@ def test_another_preparation_never_meets_old_arrays(here):
     load(small_set())
 
     def negative(contents):
-        arrays, facts = small_set().prepare(contents)
-        return {name: -array for name, array in arrays.items()}, facts
+        data = small_set().prepare(contents)
+        return Data(Examples(-data.train.x, data.train.y), data.test, data.facts)
 
     newer = dataclasses.replace(small_set(), prepare=negative, version=2)
     assert load(newer).train.x[7] == -7
     assert load(small_set()).train.x[7] == 7
+
+
+def test_arrays_of_other_sources_are_not_taken_for_these(here):
+    changed = tuple(Part(part.name, part.sha256[::-1]) for part in small_set().parts)
+    assert dataclasses.replace(small_set(), parts=changed).key != small_set().key
+    assert dataclasses.replace(small_set(), version=2).key != small_set().key
+
+
+def test_what_a_killed_preparation_left_is_swept_up(here):
+    (here / ".prepared/.new-killed").mkdir(parents=True)
+    (here / ".prepared/.new-killed/x_train.npy").write_bytes(b"half of it")
+    load(small_set())
+    assert not list((here / ".prepared").glob(".new-*"))
+
+
+def test_a_cache_that_may_not_be_entered_is_passed_by(here, tmp_path):
+    """Only a user who is not root can be kept out; the folder is tried all the same."""
+    (tmp_path / "cache").mkdir(mode=0o000)
+    try:
+        assert load(small_set()).train.x[7] == 7
+    finally:
+        (tmp_path / "cache").chmod(0o755)
+
+
+def test_a_file_damaged_in_the_middle_is_named(own_folders):
+    (own_folders / "small").mkdir()
+    packed = bytearray(gzip.compress(CONTENT["first"]))
+    packed[len(packed) // 2] ^= 0xFF
+    packed[len(packed) // 2 + 1] ^= 0xFF
+    (own_folders / "small/first.gz").write_bytes(packed)
+    (own_folders / "small/second").write_bytes(CONTENT["second"])
+    with pytest.raises(DataError, match=r"small/first\.gz "):
+        load(small_set())
+
+
+def test_an_empty_variable_means_the_user_cache(monkeypatch, tmp_path, own_folders):
+    monkeypatch.setenv("FFLBENCH_DATA", "")
+    assert small_set().folder == tmp_path / "cache/fflbench/data/small"
 
 
 def test_a_read_only_data_folder_leaves_the_arrays_to_the_user_cache(here, tmp_path):
@@ -109,7 +148,7 @@ def test_a_full_disk_costs_only_the_cache(here, monkeypatch):
     monkeypatch.setattr(np, "save", full)
     with pytest.warns(UserWarning, match="could not be kept .*No space left"):
         assert load(small_set()).train.x[7] == 7
-    assert files_in(here / ".prepared") == []
+    assert [file.name for file in (here / ".prepared").iterdir()] == [".preparing.lock"]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +159,8 @@ def test_a_full_disk_costs_only_the_cache(here, monkeypatch):
         lambda place: (place / "y_test.npy").unlink(),
         lambda place: (place / "about.json").write_text("{"),
         lambda place: (place / "about.json").write_text("{}"),
+        lambda place: (place / "about.json").write_text("[]"),
+        lambda place: (place / "about.json").write_text('{"sha256": null}'),
     ],
 )
 def test_damaged_arrays_are_told_and_made_anew(here, damage):
@@ -132,7 +173,7 @@ def test_damaged_arrays_are_told_and_made_anew(here, damage):
 
 def test_a_missing_set_without_a_network_says_what_to_put_where(own_folders):
     assert not is_here(small_set())
-    with pytest.raises(DataError, match=f"put first into {own_folders}/small by hand"):
+    with pytest.raises(DataError, match=f"put first, second into {own_folders}/small by hand"):
         load(small_set())
 
 

@@ -5,6 +5,7 @@ import torch
 from fflbench import registry
 from fflbench.errors import ParameterError
 from fflbench.registry import Kind
+from fflbench.tasks import Task
 
 SMALL = ("digits-mlp", "digits-cnn")
 
@@ -27,7 +28,8 @@ def test_parameter_counts_are_those_of_the_paper(name, count):
     assert task(name).parameter_count() == count
 
 
-def test_imdb_has_about_as_many_parameters_as_in_the_paper(real_data):
+def test_imdb_has_about_as_many_parameters_as_in_the_paper(real):
+    real("imdb")
     assert 12e6 < task("imdb-bilstm").parameter_count() < 14e6
 
 
@@ -50,6 +52,29 @@ def test_settings_are_those_of_the_paper(name, settings):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("digits-mlp", "Flatten Linear ReLU Linear"),
+        ("digits-cnn", "Conv2d Sigmoid Conv2d Sigmoid Flatten Linear"),
+        ("adult-mlp", "Linear ReLU Linear ReLU Linear"),
+        ("mnist-cnn", "Conv2d MaxPool2d ReLU Conv2d MaxPool2d ReLU Flatten Linear ReLU Linear"),
+        (
+            "cifar10-vgg16",
+            " ".join("Conv2d BatchNorm2d ReLU " * block + "MaxPool2d" for block in (2, 2, 3, 3, 3)) + " Flatten Linear",
+        ),
+    ],
+)
+def test_models_are_built_of_the_layers_they_are_described_with(name, layers):
+    assert [type(layer).__name__ for layer in task(name).model()] == layers.split()
+
+
+def test_binary_tasks_decide_at_half_and_have_two_classes():
+    for name in ("adult-mlp", "imdb-bilstm"):
+        it = task(name)
+        assert (it.loss, it.decision_threshold, len(it.classes)) == ("binary-cross-entropy", 0.5, 2)
+
+
 def test_every_field_can_be_overridden_and_the_others_stay():
     it = task("adult-mlp", rounds=3, partition="dirichlet", dirichlet_alpha=0.1)
     assert (it.rounds, it.partition, it.dirichlet_alpha, it.batch_size) == (3, "dirichlet", 0.1, 64)
@@ -63,6 +88,7 @@ def test_every_field_can_be_overridden_and_the_others_stay():
         ({"optimizer": "rmsprop"}, "should be 'sgd' or 'adam'"),
         ({"per_round": 21}, "per_round = 21 is more than participants = 20"),
         ({"source": 1}, "source = 1 and target = 1 must be two of 10 classes"),
+        ({"loss": "binary-cross-entropy"}, "is for two classes, not 10"),
         ({"target": 10}, "target = 10 must be two of 10 classes"),
     ],
 )
@@ -79,8 +105,9 @@ def test_models_take_what_the_data_gives(name):
 
 
 @pytest.mark.parametrize("name", ["adult-mlp", "mnist-cnn", "cifar10-vgg16", "imdb-bilstm"])
-def test_models_take_what_the_real_data_gives(name, real_data):
+def test_models_take_what_the_real_data_gives(name, real):
     it = task(name)
+    real(it.data_set.name)
     data = it.data()
     outputs = 1 if it.loss == "binary-cross-entropy" else len(it.classes)
     x = torch.from_numpy(np.array(data.train.x[:5]))
@@ -114,6 +141,35 @@ def test_the_division_follows_the_seed_alone():
     assert any(
         len(a) != len(b) or (a != b).any() for a, b in zip(it.divide(y, seed=1), it.divide(y, seed=2), strict=True)
     )
+
+
+def test_the_division_is_told_alpha_and_shards():
+    y = np.arange(2000) % 10
+    largest = [
+        np.mean([np.bincount(y[part]).max() / len(part) for part in task("digits-mlp", **fields).divide(y, seed=0)])
+        for fields in (
+            {"partition": "dirichlet", "dirichlet_alpha": 1e5},
+            {"partition": "dirichlet", "dirichlet_alpha": 0.01},
+            {"partition": "shards", "shards": 1},
+            {"partition": "shards", "shards": 10},
+        )
+    ]
+    assert largest[0] < 0.2 < 0.8 < largest[1]
+    assert largest[2] == 1
+    assert largest[3] < 0.5
+
+
+def test_a_task_without_classes_or_model_says_so_when_registered(own_registry):
+    with pytest.raises(TypeError, match="must name its classes"):
+
+        class Nameless(Task):
+            pass
+
+    with pytest.raises(TypeError, match='task "modelless" must define model'):
+
+        @registry.task("modelless", title="Modelless")
+        class Modelless(Task):
+            classes = ("a", "b")
 
 
 @pytest.mark.parametrize("name", SMALL)
