@@ -8,9 +8,12 @@ from annotated_types import Gt
 
 from fflbench.federation import Defense, ServerView
 from fflbench.federation.defense import NoAnswerError, Setting
-from fflbench.kernels import weighted_mean
+from fflbench.kernels import gram, weighted_mean
 from fflbench.registry import defense
 from fflbench.types import Vector
+
+
+ROUNDING = 1e-12
 
 
 @defense("foolsgold", title="FoolsGold")
@@ -52,9 +55,12 @@ def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[n
     """
     if len(histories) == 1:
         return np.ones(1)
-    norms = np.linalg.norm(histories, axis=1, keepdims=True)
-    directions = np.divide(histories, norms, out=np.zeros_like(histories), where=norms > 0)
-    cosine = directions @ directions.T
+    products = gram(histories)
+    norms = np.sqrt(products.diagonal())
+    lengths = np.outer(norms, norms)
+    cosine = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    # Weights are relative to the largest distance from 1, so rounding must not make twins differ.
+    cosine[cosine > 1 - ROUNDING] = 1
     np.fill_diagonal(cosine, -np.inf)
     most = cosine.max(1)
     pardoned = (most[None, :] > most[:, None]) & (most[None, :] != 0)

@@ -52,13 +52,13 @@ def weighted_mean(updates: Matrix, weights: npt.ArrayLike) -> Vector:
     return mean
 
 
-def gram(updates: Matrix) -> npt.NDArray[np.float64]:
+def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float64]:
     """All inner products of rows, summed in double precision so that close rows and huge ones keep their distances."""
     n, d = updates.shape
     width = max(1, BLOCK // n)
     total = np.zeros((n, n))
     for start in range(0, d, width):
-        block = updates[:, start : start + width].astype(np.float64)
+        block = updates[:, start : start + width].astype(np.float64, copy=False)
         total += block @ block.T
     return total
 

@@ -33,7 +33,7 @@ class Evaluation:
         predicted, total = [], 0.0
         for x, y in zip(torch.split(self.x, BATCH), torch.split(self.y, BATCH), strict=True):
             if x.ndim == 4:
-                x = x.contiguous(memory_format=torch.channels_last)
+                x = x.to(memory_format=torch.channels_last)
             outputs = self.model.model(x)
             total += losses(self.task, outputs, y).sum(dtype=torch.float64).item()
             predicted.append(self._decide(outputs))

@@ -22,6 +22,7 @@ class DigitsCNN(Task):
     local_epochs = 3
     batch_size = 8
     learning_rate = 0.05
+    engine = "stacked"
     source = 7
     target = 1
 

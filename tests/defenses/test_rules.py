@@ -82,7 +82,8 @@ def foolsgold_weights(histories, kappa):
 
     def cosine(a, b):
         lengths = math.sqrt(math.fsum(x * x for x in a)) * math.sqrt(math.fsum(x * x for x in b))
-        return math.fsum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
+        value = math.fsum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
+        return 1.0 if value > 1 - 1e-12 else value
 
     cs = {(i, j): cosine(rows[i], rows[j]) for i in range(n) for j in range(n) if i != j}
     v = [max(cs[i, j] for j in range(n) if j != i) for i in range(n)]
