@@ -12,7 +12,6 @@ from fflbench.kernels import gram, weighted_mean
 from fflbench.registry import defense
 from fflbench.types import Vector
 
-
 ROUNDING = 1e-12
 
 

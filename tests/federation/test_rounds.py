@@ -1,5 +1,7 @@
 import io
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,3 +202,9 @@ def test_a_defense_sees_what_it_lets_through_and_remembers_in_arrays(federation,
     fresh = federation(defense="counting", rounds=3)
     fresh.restore(cell.state())
     assert fresh.defense.memory["rows"] == 30
+
+
+def test_the_example_in_the_documentation_runs(capsys):
+    page = (Path(__file__).parents[2] / "docs/federation.md").read_text()
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    assert "attack_success_rate" in capsys.readouterr().out
