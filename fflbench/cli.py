@@ -99,6 +99,65 @@ def list_command(
         raise typer.Exit(1)
 
 
+def _seeds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f'"{text}" is not a list of whole numbers such as 0,1,2') from None
+
+
+Out = Annotated[Path, typer.Option("--out", help="Folder for results: records stand in OUT/SUITE.")]
+
+
+@app.command("run")
+def run_command(
+    suite: Annotated[str, typer.Argument(help="A suite by name, a suite file, or a cell's record to run it again.")],
+    out: Out = Path("results"),
+    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the suite's, as in 0,1,2.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change the suite: rounds=10, defense.multi-krum.f=3; may be given several times."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Cells side by side (default: one a core).")] = None,
+    device: Annotated[str, typer.Option(help="Where participants train: cpu, or cuda.")] = "cpu",
+    plugin: Plugins = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate, run nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again what is done already.")] = False,
+) -> None:
+    """Run a suite of attacks against defenses, and print its tables.
+
+    Finished cells are kept and skipped next time, so a run that was stopped goes on where it was. Ends with exit code 1
+    when a cell failed. Examples: fflbench run quick · fflbench run my-suite.toml --seeds 0,1 --set rounds=10
+    """
+    from fflbench.execution import command
+
+    command.run(
+        suite,
+        out=out,
+        seeds=_seeds(seeds),
+        settings=settings or [],
+        workers=workers,
+        device=device,
+        plugins=plugin or [],
+        dry_run=dry_run,
+        force=force,
+    )
+
+
+@app.command("show")
+def show_command(
+    cell: Annotated[str, typer.Argument(help="A record's file, or the first letters of a cell's id.")],
+    out: Out = Path("results"),
+) -> None:
+    """Show one record: configuration, metrics, accuracy over rounds, and the command that runs it again."""
+    from fflbench.report import show
+
+    typer.echo(show.show(show.find(cell, out)))
+
+
 @data_app.command("status")
 def data_status(data_dir: DataDir = None) -> None:
     """Say for each data set what is there, where, and whether its checksum holds.
@@ -140,3 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
     except FflbenchError as error:
         typer.echo(f"fflbench: {error}", err=True)
         sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+        sys.exit(1)

@@ -24,6 +24,14 @@ class DuplicateNameError(FflbenchError):
     """A name that two plugins claim."""
 
 
+class SuiteError(FflbenchError):
+    """A suite file that makes no sense."""
+
+
+class RecordError(FflbenchError):
+    """A record that is absent or damaged."""
+
+
 class DataError(FflbenchError):
     """A data set that is absent, damaged or asked for the impossible."""
 

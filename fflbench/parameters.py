@@ -47,6 +47,11 @@ class Parameter:
         return f"{self.name} ({self.type}, {default})"
 
 
+def plain_type(annotation: Any) -> Any:
+    """An annotation without meaning and constraints."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
 def of_function(function: Callable[..., Any], filled_in: Collection[str]) -> tuple[Parameter, ...]:
     """The parameters of a rule: its arguments but the first and those that the round fills in."""
     hints = get_type_hints(function, include_extras=True)
@@ -66,28 +71,32 @@ def of_dataclass(cls: type[Any]) -> tuple[Parameter, ...]:
     )
 
 
-def check(owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def check(
+    owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any], noun: str = "parameter"
+) -> dict[str, Any]:
     """`given` with the defaults filled in, or a `ParameterError` that names the valid ones."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     known = {parameter.name: parameter for parameter in parameters}
-    valid = f"valid parameters: {', '.join(map(str, known.values()))}" if known else "it takes no parameters"
+    # A long list is easier to read without types and defaults.
+    listed = map(str, known.values()) if len(known) <= 6 else known
+    valid = f"valid: {', '.join(listed)}" if known else "it takes no parameters"
     for name in given:
         if name not in known:
-            raise ParameterError(f'{owner} has no parameter "{name}"{did_you_mean(name, known)} ({valid})')
+            raise ParameterError(f'{owner} has no {noun} "{name}"{did_you_mean(name, known)} ({valid})')
     checked = {}
     for name, parameter in known.items():
         if name not in given and parameter.required:
-            raise ParameterError(f'{owner} needs the parameter "{name}" ({valid})')
+            raise ParameterError(f'{owner} needs the {noun} "{name}" ({valid})')
         # A default is checked like any other value, and copied: it may be a list that its owner changes.
         value = _plain(given[name]) if name in given else copy.deepcopy(parameter.default)
         try:
             adapter = TypeAdapter[Any](parameter.annotation, config=ConfigDict(allow_inf_nan=False))
             # Suite files have lists only, so a list will do for a tuple.
-            is_tuple = isinstance(value, list) and _readable(parameter.annotation).startswith("tuple[")
+            is_tuple = isinstance(value, list) and get_origin(plain_type(parameter.annotation)) is tuple
             checked[name] = adapter.validate_python(tuple(value) if is_tuple else value, strict=True)
         except ValidationError as error:
-            reason = error.errors()[0]["msg"].removeprefix("Input ")
+            reason = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("List ").split(" after validation")[0]
             raise ParameterError(f"{owner}: {name} = {_quoted(value)} {reason} ({valid})") from None
     return checked
 
@@ -104,9 +113,8 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _readable(annotation: Any) -> str:
+    annotation = plain_type(annotation)
     origin = get_origin(annotation)
-    if origin is Annotated:
-        return _readable(get_args(annotation)[0])
     if origin is Literal:
         return " | ".join(map(_quoted, get_args(annotation)))
     if origin in (Union, UnionType):

@@ -12,5 +12,7 @@ from fflbench.tasks import Task
 class LabelFlipping(Attack):
     """Train on data in which every example of the task's source class is labelled as its target class."""
 
+    targeted = True
+
     def poison_data(self, examples: Examples, task: Task, rng: np.random.Generator) -> Examples:
         return Examples(examples.x, np.where(examples.y == task.source, task.target, examples.y))

@@ -64,6 +64,8 @@ class Known:
 class Attack:
     """Participants who send poisoned updates; override one of the two methods or both."""
 
+    targeted: ClassVar[bool] = False
+    """Whether it aims at one class, so that attack success tells more than accuracy."""
     knows: ClassVar[tuple[str, ...]] = ()
     """What it declares it must know; set by the decorator that registers it."""
 

@@ -47,8 +47,12 @@ class Defense:
     setting: Setting
     memory: dict[str, npt.NDArray[Any]]
 
+    def validate(self, per_round: int) -> None:
+        """Refuse parameters that cannot work with so many participants a round, before anything is trained."""
+
     def begin(self, setting: Setting) -> None:
         """Get ready for the first round."""
+        self.validate(setting.per_round)
         self.setting = setting
         self.memory = {}
 
@@ -86,11 +90,10 @@ class Rule(Defense):
         self.parameters = dict(parameters)
         self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
 
-    def begin(self, setting: Setting) -> None:
-        """Refuse an f that the rule cannot bear, before anything is trained."""
-        super().begin(setting)
+    def validate(self, per_round: int) -> None:
+        """Refuse an f that the rule cannot bear."""
         if "f" in self.parameters:
-            self._bear(self._f(setting.per_round, setting.per_round), setting.per_round)
+            self._bear(self._f(per_round, per_round), per_round)
 
     def aggregate(self, view: ServerView) -> Vector:
         """The function's value, with what it asks for filled in."""

@@ -58,7 +58,7 @@ class Federation:
         data = task.data()
         held = task.divide(data.train.y, seed)
         self.attackers = _attackers(task, attack, seed)
-        with _one_thread():
+        with one_thread():
             self.model = FlatModel(_new_model(task, seed), torch.device(device))
             self.weights: Vector = self.model.flat.cpu().numpy().copy()
             x, y = _poisoned(data, held, self.attackers, task, attack, seed)
@@ -74,7 +74,7 @@ class Federation:
 
     def play(self) -> dict[str, Any]:
         """One round; returns what is to be told of it."""
-        with _one_thread():
+        with one_thread():
             selected = self.select()
             updates = self.train(selected)
             sent = self.poison(selected, updates)
@@ -160,7 +160,7 @@ class Federation:
 
     def outcome(self) -> "Outcome":
         """What came out so far."""
-        with _one_thread():
+        with one_thread():
             final = self.history[-1] if self.task.average_last == 1 else self.evaluation(_mean(self.recent))
         crowded = [told["attackers_selected"] * 5 > told["selected"] for told in self.history]
         return Outcome(
@@ -168,6 +168,7 @@ class Federation:
             history=self.history,
             facts={
                 "attackers": self.attackers.tolist(),
+                "targeted": self.attack.targeted,
                 "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
                 "rounds_that_kept_the_model": sum(bool(told["kept_model"]) for told in self.history),
                 "dropped_rows": sum(len(told["dropped"]) for told in self.history),
@@ -251,7 +252,7 @@ def _mean(models: list[Vector]) -> Vector:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One thread for torch, BLAS and our own kernels: cells run side by side, and more could change the last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,0 +1,1 @@
+"""Execution: how cells become records, on one machine's cores."""

@@ -1,0 +1,111 @@
+"""One cell, from its configuration to its record; it knows nothing of other cells or of who runs it."""
+
+import io
+import json
+import time
+import traceback
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fflbench.errors import FflbenchError
+from fflbench.records.manifest import manifest, results_versions
+from fflbench.records.record import Record
+from fflbench.records.store import write_whole
+from fflbench.registry import Kind
+from fflbench.suites.plan import Cell
+
+CHECKPOINT_SECONDS = 60.0
+"""How much work a crash may cost at most, and from which length on cells checkpoint at all."""
+
+
+def play(
+    cell: Cell,
+    suite: str,
+    *,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Record:
+    """Run a cell; whatever goes wrong in it is in its record."""
+    # Torch takes seconds to import, and planning does without.
+    from fflbench.federation.rounds import Federation
+
+    start = time.perf_counter()
+    try:
+        federation = Federation(
+            cell.create(Kind.TASK), cell.create(Kind.ATTACK), cell.create(Kind.DEFENSE), cell.seed, device=device
+        )
+        kept = _Checkpoint(checkpoint, results_versions(cell)) if checkpoint else None
+        if kept:
+            kept.restore(federation)
+
+        def each_round(told: dict[str, Any]) -> None:
+            tell(told)
+            if kept:
+                kept.keep(federation)
+
+        outcome = federation.run(each_round)
+    except Exception as error:
+        reason = str(error) if isinstance(error, FflbenchError) else traceback.format_exc(limit=-6).strip()
+        return record_of(cell, suite, device, status="failed", error=reason)
+    return record_of(
+        cell,
+        suite,
+        device,
+        status="done",
+        metrics=outcome.metrics,
+        facts=outcome.facts,
+        history=outcome.history,
+        seconds={**outcome.seconds, "total": time.perf_counter() - start},
+    )
+
+
+def record_of(cell: Cell, suite: str, device: str, **found: Any) -> Record:
+    """A cell's record, with what was found."""
+    return Record(
+        id=cell.id,
+        suite=suite,
+        labels=dict(cell.labels),
+        configuration=dict(cell.configuration),
+        manifest=manifest(cell, device),
+        **found,
+    )
+
+
+class _Checkpoint:
+    """A federation's state on disk: arrays and facts in one file, never pickled, good for one set of versions."""
+
+    def __init__(self, file: Path, versions: dict[str, int]) -> None:
+        self.file, self.versions, self.last = file, versions, time.monotonic()
+
+    def keep(self, federation: Any) -> None:
+        """Write the state if the last writing is a while ago."""
+        if time.monotonic() - self.last < CHECKPOINT_SECONDS:
+            return
+        state = federation.state()
+        text = json.dumps({"versions": self.versions, **state.facts}).encode()
+        stream = io.BytesIO()
+        arrays: dict[str, Any] = {FACTS: np.frombuffer(text, np.uint8), **state.arrays}
+        np.savez(stream, **arrays)
+        write_whole(self.file, stream.getvalue())
+        self.last = time.monotonic()
+
+    def restore(self, federation: Any) -> None:
+        """Go on from what is there; a checkpoint that is damaged or of other versions is as good as none."""
+        from fflbench.federation.rounds import State
+
+        try:
+            with np.load(self.file, allow_pickle=False) as arrays:
+                found = dict(arrays)
+            facts = json.loads(found.pop(FACTS).tobytes())
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return
+        if facts.pop("versions", None) == self.versions:
+            federation.restore(State(found, facts))
+
+
+FACTS = "facts.json"

@@ -1,0 +1,159 @@
+"""`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fflbench import registry
+from fflbench.data.prepared import load as load_data
+from fflbench.errors import FflbenchError, RecordError, SuiteError
+from fflbench.execution.calibration import seconds_per_round
+from fflbench.execution.display import display
+from fflbench.execution.local import Finished, Job, execute
+from fflbench.records.manifest import results_versions
+from fflbench.records.record import Record, Records
+from fflbench.records.store import Store
+from fflbench.records.store import read as read_record
+from fflbench.registry import Kind
+from fflbench.suites.plan import Cell, plan
+from fflbench.suites.suite import read
+from fflbench.tasks import Task
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do."""
+
+    suite: str
+    title: str
+    store: Store
+    cells: list[Cell]
+    done: dict[str, Record] = field(default_factory=dict)
+    """Records that stand, by cell."""
+    force: bool = False
+    """Whether everything runs again, from its first round."""
+    one_record: bool = False
+    """Whether this is no suite but one cell that runs again, which leaves its suite's tables alone."""
+
+    @property
+    def open(self) -> list[Cell]:
+        """Cells that are still to run."""
+        return [cell for cell in self.cells if cell.id not in self.done]
+
+
+def prepare(
+    suite: str,
+    *,
+    out: str | Path = "results",
+    seeds: Sequence[int] | None = None,
+    settings: Iterable[str] = (),
+    plugins: Sequence[str] = (),
+    force: bool = False,
+) -> Plan:
+    """Read a suite (or the record of one cell), check every cell, and see what is already done."""
+    for failure in registry.load_named(plugins):
+        raise SuiteError(str(failure))
+    if suite.endswith(".json"):
+        name, title, cells = _from_record(Path(suite), settings, seeds)
+        store = Store(Path(suite).parent)
+    else:
+        told = list(settings) + ([f"seeds = {list(seeds)}"] if seeds is not None else [])
+        content = read(suite, told)
+        name, title, cells = content.name, content.title, plan(content)
+        store = Store(Path(out) / name)
+    for cell in cells:
+        for kind in (Kind.TASK, Kind.ATTACK, Kind.DEFENSE):
+            if cell.entry(kind).module == "__main__":
+                raise SuiteError(
+                    f"{cell.entry(kind)} stands in the script itself; move it to a file and name that in plugins"
+                )
+    planned = Plan(name, title, store, cells, force=force, one_record=suite.endswith(".json"))
+    if force:
+        return planned
+    found = {cell.id: store.read(cell.id) for cell in cells}
+    return replace(planned, done={cell.id: record for cell in cells if (record := _standing(cell, found[cell.id]))})
+
+
+def run(
+    suite: str,
+    out: str | Path = "results",
+    *,
+    seeds: Sequence[int] | None = None,
+    settings: Iterable[str] = (),
+    workers: int | None = None,
+    device: str = "cpu",
+    plugins: Sequence[str] = (),
+    force: bool = False,
+) -> Records:
+    """Run a suite as `fflbench run` does, and return its records, those of earlier runs included.
+
+    `settings` are what the command takes as `--set`, such as "rounds=10".
+    """
+    planned = prepare(str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force)
+    return carry_out(planned, workers=workers, device=device, plugins=plugins)
+
+
+def carry_out(
+    planned: Plan,
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    plugins: Sequence[str] = (),
+    hear: Callable[[Finished], None] = lambda _: None,
+) -> Records:
+    """Run what is open and return all records of the plan; each is kept as soon as its cell ends."""
+    records = dict(planned.done)
+    cells = planned.open
+    if cells:
+        tasks: dict[str, Task] = {cell.id: cell.create(Kind.TASK) for cell in cells}
+        for data_set in {task.data_set.name: task.data_set for task in tasks.values() if task.data_set}.values():
+            # Once, here, with its bar: workers find the arrays ready.
+            load_data(data_set)
+        count = max(1, min(workers or os.cpu_count() or 1, len(cells)))
+        planned.store.open()
+        jobs = [Job(cell, planned.store.checkpoint(cell.id)) for cell in cells]
+        if planned.force:
+            for job in jobs:
+                job.checkpoint.unlink(missing_ok=True)
+        events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins)
+        rounds = {cell: task.rounds for cell, task in tasks.items()}
+        with display(len(cells), rounds, count) as shown, closing(events):
+            for event in events:
+                if isinstance(event, Finished):
+                    planned.store.write(event.record)
+                    if event.record.status == "done":
+                        planned.store.checkpoint(event.cell.id).unlink(missing_ok=True)
+                    records[event.cell.id] = event.record
+                    hear(event)
+                shown.hear(event)
+    return Records(records[cell.id] for cell in planned.cells)
+
+
+def estimate(planned: Plan, workers: int | None = None) -> float:
+    """Seconds that the open cells will take, from a short calibration of each task."""
+    tasks: dict[str, Task] = {cell.id: cell.create(Kind.TASK) for cell in planned.open}
+    speed = {task: seconds_per_round(task) for task in dict.fromkeys(tasks.values())}
+    total = sum(speed[task] * task.rounds for task in tasks.values())
+    return total / max(1, min(workers or os.cpu_count() or 1, len(tasks)))
+
+
+def _standing(cell: Cell, record: Record | None) -> Record | None:
+    """A record counts if its cell succeeded with the results versions that are in force."""
+    if record and record.status == "done" and record.manifest.get("results") == results_versions(cell):
+        return record
+    return None
+
+
+def _from_record(file: Path, settings: Iterable[str], seeds: Sequence[int] | None) -> tuple[str, str, list[Cell]]:
+    if list(settings) or seeds is not None:
+        raise SuiteError(f"{file} is the record of one cell, which --set and --seeds cannot change")
+    record = read_record(file)
+    cell = Cell(record.configuration, record.labels)
+    try:
+        for kind in (Kind.TASK, Kind.ATTACK, Kind.DEFENSE):
+            cell.create(kind)
+    except (FflbenchError, KeyError, TypeError) as error:
+        raise RecordError(f"{file} cannot be run again: {error}") from error
+    return record.suite, "", [cell]

@@ -1,0 +1,65 @@
+"""With what a result was made: versions, commit, processor, threads."""
+
+import functools
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from fflbench import __version__
+from fflbench.registry import Kind
+from fflbench.suites.plan import Cell
+
+RESULTS_VERSION = 1
+"""Of the core: a change to it that alters results raises it."""
+
+LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
+
+
+def results_versions(cell: Cell) -> dict[str, int]:
+    """The versions that decide whether an old record still stands."""
+    parts = {kind.value: cell.entry(kind).version for kind in (Kind.TASK, Kind.ATTACK, Kind.DEFENSE)}
+    return {"core": RESULTS_VERSION, **parts}
+
+
+def manifest(cell: Cell, device: str) -> dict[str, Any]:
+    """Everything that could explain why another machine finds something else."""
+    return {
+        "results": results_versions(cell),
+        "fflbench": __version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "system": platform.system(),
+        "processor": processor(),
+        "device": device,
+        "threads": 1,
+    }
+
+
+@functools.cache
+def commit() -> str:
+    """The commit of the checkout this runs from, with a plus sign if it was changed; empty elsewhere."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return ""
+    try:
+        git = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True, timeout=5)
+        head = git(["git", "rev-parse", "HEAD"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head + ("+" if changed else "")
+
+
+@functools.cache
+def processor() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    named = {key.strip(): value.strip() for key, value in fields.items()}
+    return " ".join(filter(None, (named.get("model name"), named.get("cpu family"), named.get("model"))))

@@ -1,0 +1,107 @@
+"""Where records are kept: DIR/<suite>/<cell id>.json, written whole or not at all."""
+
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fflbench.errors import RecordError
+from fflbench.records.record import Record, Records
+
+
+class Store:
+    """The records of one suite in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self) -> None:
+        """Make the folder if need be, and sweep up what a killed run left half written."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for left_over in self.folder.glob(".*.new"):
+                left_over.unlink()
+        except OSError as error:
+            raise RecordError(
+                f"results cannot be kept in {self.folder}: {error.strerror}; choose another --out"
+            ) from error
+
+    def file(self, cell: str) -> Path:
+        """Where a cell's record stands."""
+        return self.folder / f"{cell}.json"
+
+    def checkpoint(self, cell: str) -> Path:
+        """Where a cell in progress keeps its state."""
+        return self.folder / f"{cell}.checkpoint.npz"
+
+    def read(self, cell: str) -> Record | None:
+        """A cell's record; a damaged one is told and counts as none."""
+        if not self.file(cell).is_file():
+            return None
+        try:
+            return read(self.file(cell))
+        except RecordError as error:
+            warnings.warn(f"{error}; its cell runs again", stacklevel=2)
+            return None
+
+    def write(self, record: Record) -> None:
+        """Keep a record: once this returns, no crash can take it away."""
+        write_whole(self.file(record.id), record.json_text().encode())
+
+
+def read(file: Path) -> Record:
+    """A record from its file, or an error that names the file."""
+    try:
+        record = Record.model_validate(json.loads(file.read_bytes()))
+    except OSError as error:
+        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RecordError(f"{file} is no record: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{file} is damaged: {error}") from error
+    if record.id != file.stem:
+        raise RecordError(f"{file} is the record of another cell, {record.id}")
+    return record
+
+
+def load(folder: str | Path) -> Records:
+    """All records under a folder; damaged ones are told and left out."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise RecordError(f"there is no folder {root}")
+    return Records(_readable(root))
+
+
+def _readable(root: Path) -> Iterator[Record]:
+    for file in sorted(root.rglob("*.json")):
+        try:
+            yield read(file)
+        except RecordError as error:
+            warnings.warn(f"{error}; it is left out", stacklevel=3)
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file so that it is either as before or complete, power cuts included."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=file.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.chmod(0o644)
+        fresh.replace(file)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,1 @@
+"""Reports: tables and pictures from records. Nothing here runs a cell."""

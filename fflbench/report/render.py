@@ -1,0 +1,78 @@
+"""Tables for a terminal, for Markdown and for a spreadsheet."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fflbench.report.tables import Metric, Table, Value
+
+
+def to_terminal(tables: Sequence[Table], console: Console) -> None:
+    """Print tables, the best figures in bold."""
+    for table in tables:
+        shown = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        shown.add_column("defense", overflow="fold")
+        for metric in table.metrics:
+            shown.add_column(metric.title, justify="right", overflow="fold")
+        for row in table.rows:
+            cells = [
+                Text(_text(metric, value), style="bold" if value.best else "" if value.estimate else "red")
+                for metric, value in zip(table.metrics, row.values, strict=True)
+            ]
+            shown.add_row(Text(row.label, style="" if row.attacked else "dim"), *cells)
+        console.print(shown)
+
+
+def to_markdown(title: str, tables: Sequence[Table]) -> str:
+    """One page with all tables."""
+    lines = [
+        f"# {_escape(title)}",
+        "",
+        "Mean over seeds ± half of the 95% interval (Student's t). Best mean in bold.",
+        "",
+    ]
+    for table in tables:
+        lines += [f"## {_escape(table.title)}", ""]
+        lines.append(f"| defense | {' | '.join(metric.title for metric in table.metrics)} |")
+        lines.append(f"|---|{'---:|' * len(table.metrics)}")
+        for row in table.rows:
+            texts = [
+                f"**{_text(metric, value)}**" if value.best else _text(metric, value)
+                for metric, value in zip(table.metrics, row.values, strict=True)
+            ]
+            lines.append(f"| {_escape(row.label)} | {' | '.join(texts)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """A line a figure."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["task", "attack", "defense", "metric", "mean", "half_width_95", "seeds", "note"])
+    for table in tables:
+        for row in table.rows:
+            for metric, value in zip(table.metrics, row.values, strict=True):
+                found = value.estimate
+                figures = (found.mean, found.half_width, found.seeds) if found else (None, None, None)
+                writer.writerow([table.task, table.attack, row.label, metric.name, *figures, value.note])
+    return stream.getvalue()
+
+
+def _text(metric: Metric, value: Value) -> str:
+    if value.estimate is None:
+        return value.note
+    text = metric.text(value.estimate)
+    return f"{text} ({value.note})" if value.note else text
+
+
+def _escape(text: str) -> str:
+    """Text from plugins and suites, as Markdown shows it letter by letter."""
+    for character in "\\`*_{}[]<>()#+!|~":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())

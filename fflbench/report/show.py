@@ -1,0 +1,79 @@
+"""One record for a reader: configuration, metrics, accuracy over rounds, and how to run it again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fflbench.errors import RecordError
+from fflbench.records.record import Record
+from fflbench.records.store import read
+
+HEIGHT, WIDTH = 10, 60
+
+
+def find(cell_or_file: str, folder: Path) -> Path:
+    """A record's file: by its path, or by the first letters of its cell's id under a folder."""
+    path = Path(cell_or_file)
+    if path.suffix == ".json" or path.is_file():
+        return path
+    found = sorted(folder.rglob(f"{cell_or_file}*.json")) if cell_or_file.isalnum() else []
+    if len(found) != 1:
+        what = f"{len(found)} records" if found else "no record"
+        raise RecordError(f'{what} under {folder} with an id that begins with "{cell_or_file}" (see --out)')
+    return found[0]
+
+
+def show(file: Path) -> str:
+    """A record as text."""
+    record = read(file)
+    sections = [f"{' · '.join(record.labels.values())} · seed {record.configuration.get('seed')}", _about(record)]
+    if record.status == "failed":
+        sections.append(f"failed:\n{record.error}")
+    else:
+        sections.append(_block("metrics", record.metrics))
+        sections.append(_block("facts", record.facts))
+        accuracy = [told.get("accuracy") for told in record.history]
+        sections.append("accuracy over rounds\n" + plot([value for value in accuracy if value is not None]))
+    sections.append(f"run it again:\n  fflbench run {file} --force")
+    return "\n\n".join(sections)
+
+
+def plot(values: Sequence[float]) -> str:
+    """A curve in text: a column for each of at most sixty stretches of rounds."""
+    if not values:
+        return "  (no rounds)"
+    columns = min(WIDTH, len(values))
+    means = []
+    for column in range(columns):
+        part = values[column * len(values) // columns : (column + 1) * len(values) // columns]
+        means.append(sum(part) / len(part))
+    low, high = min(means), max(means)
+    span = high - low or 1.0
+    levels = [round((value - low) / span * (HEIGHT - 1)) for value in means]
+    lines = []
+    for level in reversed(range(HEIGHT)):
+        label = f"{low + span * level / (HEIGHT - 1):7.1%}" if level in (0, HEIGHT - 1) else " " * 7
+        lines.append(f"{label} ┤" + "".join("•" if found == level else " " for found in levels).rstrip())
+    return "\n".join([*lines, f"{'':7} └{'─' * columns}", f"{'':9}1{'round':^{max(columns - 2, 5)}}{len(values)}"])
+
+
+def _about(record: Record) -> str:
+    lines = []
+    for kind in ("task", "attack", "defense"):
+        chosen = record.configuration.get(kind, {})
+        told = ", ".join(f"{name} = {value}" for name, value in chosen.get("parameters", {}).items())
+        lines.append(f"{kind}: {chosen.get('name')} ({told})" if told else f"{kind}: {chosen.get('name')}")
+    made = record.manifest
+    with_what = f"fflbench {made.get('fflbench')}, torch {made.get('libraries', {}).get('torch')}"
+    lines.append(f"made with {with_what}, on {made.get('processor')}")
+    return "\n".join(lines)
+
+
+def _block(title: str, values: dict[str, Any]) -> str:
+    return "\n".join([title, *(f"  {name}: {_value(value)}" for name, value in values.items())])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else str(value)

@@ -1,0 +1,26 @@
+"""Figures with intervals."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, and how far the truth may be from it."""
+
+    mean: float
+    half_width: float | None
+    """Of the 95% interval; none with fewer than two seeds."""
+    seeds: int
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean with its 95% interval by Student's t."""
+    n = len(values)
+    if n < 2:
+        return Estimate(fmean(values), None, n)
+    from scipy.stats import t
+
+    return Estimate(fmean(values), float(t.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n), n)

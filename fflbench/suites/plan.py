@@ -1,0 +1,131 @@
+"""From a suite to its cells: every task with every attack, defense and seed, each checked before anything runs."""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, get_origin
+
+from fflbench import registry
+from fflbench.errors import FflbenchError, ParameterError, SuiteError
+from fflbench.federation.attack import Attack
+from fflbench.federation.defense import Defense
+from fflbench.parameters import Parameter, plain_type
+from fflbench.registry import Entry, Kind
+from fflbench.suites.suite import Suite
+from fflbench.tasks import Task
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task, one attack, one defense, one seed."""
+
+    configuration: Mapping[str, Any]
+    """Everything that decides its result."""
+    labels: Mapping[str, str]
+    """What the suite calls its task, attack and defense."""
+
+    @property
+    def id(self) -> str:
+        """A hash of the whole configuration, parameters included."""
+        canonical = json.dumps(self.configuration, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    @property
+    def seed(self) -> int:
+        """The cell's seed."""
+        seed: int = self.configuration["seed"]
+        return seed
+
+    def __str__(self) -> str:
+        return f"{self.labels['task']} · {self.labels['attack']} · {self.labels['defense']} · seed {self.seed}"
+
+    def entry(self, kind: Kind) -> Entry:
+        """Its task, attack or defense in the registry."""
+        return registry.get(kind, self.configuration[kind]["name"])
+
+    def create(self, kind: Kind) -> Any:
+        """Its task, attack or defense with all parameters set."""
+        return self.entry(kind).create(**self.configuration[kind]["parameters"])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A task, attack or defense with its parameters, under the name that the tables show."""
+
+    label: str
+    name: str
+    parameters: Mapping[str, Any]
+
+
+def plan(suite: Suite) -> list[Cell]:
+    """All cells, in the order of the file; two that are the same in everything but their labels are one."""
+    tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
+    attacks = _choices(suite, Kind.ATTACK, suite.attacks, suite.attack, {})
+    defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
+    cells: dict[str, Cell] = {}
+    for task, attack, defense in itertools.product(tasks, attacks, defenses):
+        _check(suite, task, attack, defense)
+        for seed in suite.seeds:
+            configuration = {
+                Kind.TASK.value: {"name": task.name, "parameters": task.parameters},
+                Kind.ATTACK.value: {"name": attack.name, "parameters": attack.parameters},
+                Kind.DEFENSE.value: {"name": defense.name, "parameters": defense.parameters},
+                "seed": seed,
+            }
+            labels = {"task": task.label, "attack": attack.label, "defense": defense.label}
+            cell = Cell(configuration, labels)
+            if cell.id in cells:
+                raise SuiteError(f"{suite.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
+            cells[cell.id] = cell
+    return list(cells.values())
+
+
+def _choices(
+    suite: Suite, kind: Kind, labels: list[str], tables: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
+) -> list[Choice]:
+    found = []
+    for label in labels:
+        where = f"{suite.source}: [{kind}.{label}]" if label in tables else f"{suite.source}: {kind.plural}"
+        table = dict(tables.get(label, {}))
+        name = table.pop("use", label)
+        if not isinstance(name, str):
+            raise SuiteError(f"{where}: use = {name!r} must be the name of a registered {kind}")
+        try:
+            entry = registry.get(kind, name)
+            for suffix, given in _grid({**common, **table}, entry.parameters):
+                found.append(Choice(label + suffix, name, entry.check(given)))
+                entry.create(**given)
+        except FflbenchError as error:
+            raise SuiteError(f"{where}: {error}") from error
+    return found
+
+
+def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every combination of values where a parameter that is no list was given one, each with a suffix to its label."""
+    lists = {parameter.name for parameter in known if get_origin(plain_type(parameter.annotation)) in (list, tuple)}
+    varied = [name for name, value in given.items() if isinstance(value, list) and name not in lists]
+    for name in varied:
+        if not given[name]:
+            raise ParameterError(f"{name} is an empty list of values")
+    for values in itertools.product(*(given[name] for name in varied)):
+        chosen = dict(zip(varied, values, strict=True))
+        suffix = ", ".join(f"{name} = {value}" for name, value in chosen.items())
+        yield f" ({suffix})" if suffix else "", {**given, **chosen}
+
+
+def _check(suite: Suite, task: Choice, attack: Choice, defense: Choice) -> None:
+    """Refuse what could only fail later: an impossible f, or an attack that leaves nobody honest."""
+    playing: Task = registry.get(Kind.TASK, task.name).create(**task.parameters)
+    hostile: Attack = registry.get(Kind.ATTACK, attack.name).create(**attack.parameters)
+    guarding: Defense = registry.get(Kind.DEFENSE, defense.name).create(**defense.parameters)
+    try:
+        guarding.validate(playing.per_round)
+    except FflbenchError as error:
+        raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
+    if round(hostile.share * playing.participants) >= playing.participants:
+        raise SuiteError(
+            f"{suite.source}: [attack.{attack.label}]: share = {hostile.share} leaves none of "
+            f"{playing.participants} participants honest"
+        )

@@ -1,0 +1,114 @@
+"""A suite file: which tasks, attacks and defenses meet, with which parameters and seeds.
+
+The format is documented in docs/suites.md. Nothing in a suite file is ever executed.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Ge, MinLen
+
+from fflbench import parameters, registry
+from fflbench.errors import ParameterError, SuiteError, did_you_mean
+from fflbench.registry import Kind
+
+Tables = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """What a suite file says."""
+
+    name: str
+    source: str
+    tasks: Annotated[list[str], MinLen(1), "tasks, by name or by the label of a [task.LABEL] table"]
+    attacks: Annotated[list[str], MinLen(1), "attacks, by name or label"]
+    defenses: Annotated[list[str], MinLen(1), "defenses, by name or label"]
+    seeds: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), "one cell each"]
+    title: Annotated[str, "one line"] = ""
+    description: Annotated[str, "what it shows"] = ""
+    overrides: Annotated[dict[str, Any], "fields of all tasks"] = field(default_factory=dict)
+    task: Annotated[Tables, "fields of one task"] = field(default_factory=dict)
+    attack: Annotated[Tables, "parameters of one attack"] = field(default_factory=dict)
+    defense: Annotated[Tables, "parameters of one defense"] = field(default_factory=dict)
+
+
+KEYS = tuple(parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source"))
+
+
+def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
+    """A shipped suite by its name, or a file by its path, with `--set` applied."""
+    path = find(name_or_path)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SuiteError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SuiteError(f"{path} is not a TOML file: {error}") from error
+    return parse(content, path.stem, str(path), settings)
+
+
+def find(name_or_path: str) -> Path:
+    """The file of a suite."""
+    path = Path(name_or_path)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    names = [entry.name for entry in registry.entries(Kind.SUITE)]
+    if name_or_path in names:
+        file: Path = registry.get(Kind.SUITE, name_or_path).target
+        return file
+    raise SuiteError(
+        f'there is no suite or file "{name_or_path}"{did_you_mean(name_or_path, names)} (fflbench list suites)'
+    )
+
+
+def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable[str] = ()) -> Suite:
+    """A suite from the content of its file, or an error that names the file and the key."""
+    merged = dict(content)
+    for setting in settings:
+        merged = _set(merged, setting)
+    try:
+        checked = parameters.check(source, KEYS, merged, noun="key")
+    except ParameterError as error:
+        raise SuiteError(str(error)) from error
+    suite = Suite(name=name, source=source, **checked)
+    for key in ("tasks", "attacks", "defenses", "seeds"):
+        listed = getattr(suite, key)
+        twice = [item for place, item in enumerate(listed) if item in listed[:place]]
+        if twice:
+            raise SuiteError(f"{source}: {key} has {twice[0]!r} twice")
+        for label in getattr(suite, key[:-1], ()):
+            if label not in listed:
+                raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")
+    return suite
+
+
+def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
+    """`content` with one `--set key=value` applied; a key that is no key of suites is a field of all tasks."""
+    key, equals, text = setting.partition("=")
+    path = key.strip().split(".")
+    if not equals or not all(path):
+        raise SuiteError(
+            f'--set takes key=value, as in --set rounds=10 or --set defense.multi-krum.f=3, not "{setting}"'
+        )
+    if path[0] not in {parameter.name for parameter in KEYS}:
+        path = ["overrides", *path]
+    return _with(content, path, _value(text.strip()), setting)
+
+
+def _with(content: Mapping[str, Any], path: list[str], value: Any, setting: str) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise SuiteError(f'--set {setting}: "{path[0]}" has no place there')
+    rest = path[1:]
+    return {**content, path[0]: _with(content.get(path[0], {}), rest, value, setting) if rest else value}
+
+
+def _value(text: str) -> Any:
+    """A TOML value; what is none is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text

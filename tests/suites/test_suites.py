@@ -1,0 +1,251 @@
+import tomllib
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fflbench import registry
+from fflbench.errors import FflbenchError, SuiteError
+from fflbench.registry import Kind
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse, read
+
+GOOD = """
+title = "Own"
+tasks = ["digits-mlp"]
+attacks = ["none", "gaussian-noise"]
+defenses = ["fedavg", "krum-3"]
+seeds = [0, 1]
+
+[overrides]
+rounds = 3
+
+[attack.gaussian-noise]
+sigma = 0.1
+
+[defense.krum-3]
+use = "multi-krum"
+f = 3
+"""
+
+
+def cells(text, *sets):
+    return plan(parse(tomllib.loads(text), "own", "own.toml", sets))
+
+
+def test_a_suite_is_a_grid():
+    found = cells(GOOD)
+    assert len(found) == 2 * 2 * 2
+    assert [str(cell) for cell in found[:3]] == [
+        "digits-mlp · none · fedavg · seed 0",
+        "digits-mlp · none · fedavg · seed 1",
+        "digits-mlp · none · krum-3 · seed 0",
+    ]
+    last = found[-1].configuration
+    assert last["task"]["parameters"]["rounds"] == 3
+    assert last["attack"] == {"name": "gaussian-noise", "parameters": {"share": 0.2, "sigma": 0.1}}
+    assert last["defense"] == {"name": "multi-krum", "parameters": {"f": 3, "m": None}}
+    assert last["seed"] == 1
+
+
+def test_a_rule_may_appear_twice_under_a_label():
+    text = GOOD.replace('"krum-3"]', '"krum-3", "multi-krum"]')
+    names = [(cell.labels["defense"], cell.configuration["defense"]["parameters"].get("f")) for cell in cells(text)]
+    assert ("krum-3", 3) in names
+    assert ("multi-krum", "20%") in names
+
+
+def test_a_list_of_values_makes_a_grid_too():
+    found = cells(GOOD.replace("sigma = 0.1", "sigma = [0.1, 0.5]").replace("rounds = 3", "rounds = [3, 4]"))
+    assert len(found) == 2 * 3 * 2 * 2
+    assert {cell.labels["attack"] for cell in found} == {
+        "none",
+        "gaussian-noise (sigma = 0.1)",
+        "gaussian-noise (sigma = 0.5)",
+    }
+    assert {cell.labels["task"] for cell in found} == {"digits-mlp (rounds = 3)", "digits-mlp (rounds = 4)"}
+
+
+def test_one_task_may_have_fields_of_its_own():
+    text = GOOD.replace('tasks = ["digits-mlp"]', 'tasks = ["digits-mlp", "long"]') + (
+        '[task.long]\nuse = "digits-mlp"\nrounds = 50\n'
+    )
+    assert {cell.labels["task"]: cell.configuration["task"]["parameters"]["rounds"] for cell in cells(text)} == {
+        "digits-mlp": 3,
+        "long": 50,
+    }
+
+
+def test_the_id_follows_every_parameter_and_nothing_else():
+    ids = {cell.id for cell in cells(GOOD)}
+    assert len(ids) == 8
+    assert ids == {cell.id for cell in cells(GOOD.replace("Own", "Other").replace("krum-3", "strict"))}
+    for old, new in (("rounds = 3", "rounds = 4"), ("sigma = 0.1", "sigma = 0.2"), ("f = 3", "f = 2")):
+        assert ids != {cell.id for cell in cells(GOOD.replace(old, new))}
+    # 1 and 1.0 are the same sigma.
+    assert {cell.id for cell in cells(GOOD, "attack.gaussian-noise.sigma=1")} == {
+        cell.id for cell in cells(GOOD, "attack.gaussian-noise.sigma=1.0")
+    }
+
+
+def test_what_is_set_from_outside_wins():
+    found = cells(GOOD, "rounds=7", "seeds=[5]", "defense.krum-3.f=1", 'defenses=["krum-3"]', "partition=shards")
+    assert len(found) == 2
+    parameters = found[0].configuration["task"]["parameters"]
+    assert (parameters["rounds"], parameters["partition"], found[0].seed) == (7, "shards", 5)
+    assert found[0].configuration["defense"]["parameters"]["f"] == 1
+
+
+@pytest.mark.parametrize("setting", ["rounds", "=3", "a..b=3", "title.x=3", "seeds.x=3"])
+def test_a_setting_that_makes_no_sense_is_refused(setting):
+    with pytest.raises(SuiteError, match="--set"):
+        cells(GOOD, setting)
+
+
+BAD = {
+    "unknown key": (GOOD.replace("seeds =", "sedes ="), 'own.toml has no key "sedes"; did you mean "seeds"?'),
+    "missing key": (GOOD.replace("seeds = [0, 1]", ""), 'own.toml needs the key "seeds"'),
+    "wrong type": (
+        GOOD.replace('tasks = ["digits-mlp"]', 'tasks = "digits-mlp"'),
+        'own.toml: tasks = "digits-mlp" should',
+    ),
+    "unknown task": (GOOD.replace("digits-mlp", "digit-mlp"), 'own.toml: tasks: task "digit-mlp" is not registered'),
+    "unknown attack": (
+        GOOD.replace("gaussian-noise", "gausian-noise"),
+        'own.toml: [attack.gausian-noise]: attack "gausian-noise" is not registered; did you mean "gaussian-noise"?',
+    ),
+    "unknown defense": (
+        GOOD.replace('"multi-krum"', '"multikrum"'),
+        'own.toml: [defense.krum-3]: defense "multikrum" is not',
+    ),
+    "use that is no name": (GOOD.replace('"multi-krum"', "3"), "own.toml: [defense.krum-3]: use = 3 must be the name"),
+    "empty grid": (GOOD.replace('["digits-mlp"]', "[]"), "own.toml: tasks = [] should have at least 1 item"),
+    "impossible f": (
+        GOOD.replace("f = 3", "f = 8"),
+        'own.toml: [defense.krum-3]: defense "multi-krum" needs f <= n - 3',
+    ),
+    "unknown parameter": (
+        GOOD.replace("sigma", "sgima"),
+        'own.toml: [attack.gaussian-noise]: attack "gaussian-noise" has no',
+    ),
+    "ill-typed parameter": (GOOD.replace("sigma = 0.1", 'sigma = "x"'), "own.toml: [attack.gaussian-noise]: attack"),
+    "unknown field": (GOOD.replace("rounds = 3", "ruonds = 3"), 'has no parameter "ruonds"; did you mean "rounds"?'),
+    "more selected than there are": (GOOD.replace("rounds = 3", "per_round = 30"), "per_round = 30 is more than"),
+    "more attackers than participants": (
+        GOOD.replace("sigma = 0.1", "share = 1.5"),
+        "share = 1.5 should be less than or",
+    ),
+    "nobody honest": (GOOD.replace("sigma = 0.1", "share = 1.0"), "leaves none of 20 participants honest"),
+    "seeds that are no numbers": (
+        GOOD.replace("[0, 1]", '["zero"]'),
+        "own.toml: seeds = ['zero'] should be a valid integer",
+    ),
+    "negative seeds": (GOOD.replace("[0, 1]", "[-1]"), "own.toml: seeds = [-1] should be greater than or equal to 0"),
+    "a seed twice": (GOOD.replace("[0, 1]", "[0, 0]"), "own.toml: seeds has 0 twice"),
+    "a name twice": (GOOD.replace('"fedavg"', '"fedavg", "fedavg"'), "own.toml: defenses has 'fedavg' twice"),
+    "parameters of nobody": (GOOD + "[defense.median]\n", "own.toml: [defense.median] is not among defenses"),
+    "a table that is none": (GOOD.replace("[attack.gaussian-noise]\nsigma", "[attack]\nsigma"), "own.toml: attack = "),
+    "one cell under two labels": (
+        GOOD.replace('"fedavg"', '"fedavg", "again"') + '[defense.again]\nuse = "fedavg"\n',
+        "are the same cell under two labels",
+    ),
+    "an empty list of values": (
+        GOOD.replace("sigma = 0.1", "sigma = []"),
+        "own.toml: [attack.gaussian-noise]: sigma is an empty",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_suites_get_one_sentence_with_file_and_key(what):
+    text, reason = BAD[what]
+    with pytest.raises(SuiteError) as caught:
+        cells(text)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"= = =", b"\xff\xfe\x00", b"a = [" * 2000])
+def test_what_is_no_toml_is_told(tmp_path, content):
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(SuiteError, match=r"bad\.toml is not a TOML file"):
+        read(str(tmp_path / "bad.toml"))
+
+
+def test_a_suite_that_is_not_there_gets_the_nearest_one(tmp_path):
+    with pytest.raises(SuiteError, match='there is no suite or file "qick"; did you mean "quick"'):
+        read("qick")
+    with pytest.raises(SuiteError, match=r"nowhere\.toml cannot be read: No such file"):
+        read(str(tmp_path / "nowhere.toml"))
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(SuiteError, match=r"folder\.toml cannot be read: Is a directory"):
+        read(str(tmp_path / "folder.toml"))
+
+
+@pytest.mark.parametrize("entry", registry.entries(Kind.SUITE), ids=lambda entry: entry.name)
+def test_shipped_suites_plan(entry):
+    found = plan(read(entry.name))
+    assert found
+    assert entry.title
+    assert entry.summary
+    if entry.name.startswith("paper-"):
+        assert all(cell.configuration["task"]["parameters"]["average_last"] == 10 for cell in found)
+
+
+PIECES = st.sampled_from(
+    [
+        *"[]{}\"'=.,\n #-_01",
+        "tasks",
+        "seeds",
+        "true",
+        "1e999",
+        "nan",
+        "[defense.krum-3]",
+        "use",
+        "f = 3",
+        "\x00",
+        "é",
+        '"""',
+        "inf",
+    ]
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.data())
+def test_no_mutated_suite_ends_in_a_traceback(data):
+    text = GOOD
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 20)))
+        text = text[:start] + "".join(data.draw(st.lists(PIECES, max_size=4))) + text[end:]
+    try:
+        content = tomllib.loads(text)
+    except ValueError:
+        return
+    with suppress(FflbenchError):
+        plan(parse(content, "own", "own.toml"))
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.dates()
+    | st.sampled_from(["fedavg", "none"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    st.sampled_from(["tasks", "attacks", "defenses", "seeds", "overrides", "task", "attack", "defense", "title"]),
+    VALUES,
+)
+def test_no_value_of_the_wrong_kind_ends_in_a_traceback(key, value):
+    with suppress(FflbenchError):
+        plan(parse({**tomllib.loads(GOOD), key: value}, "own", "own.toml"))
