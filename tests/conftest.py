@@ -3,10 +3,17 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+import torch
 
 from fflbench import registry
 from fflbench.data.prepared import is_here
 from fflbench.data.sets import SETS
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Threads that wait for each other on a busy machine make small operations a hundred times slower."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture
