@@ -45,12 +45,13 @@ class FoolsGold(Defense):
 def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:
     r"""The weight of each history (Algorithm 1 of the paper).
 
-    $$ v_i = \max_{j \ne i} c_{ij}, \qquad c'_{ij} = c_{ij} \min(1, v_i / v_j), \qquad
+    $$ v_i = \max(0, \max_{j \ne i} c_{ij}), \qquad c'_{ij} = c_{ij} \min(1, v_i / v_j), \qquad
        \alpha_i = \frac{1 - \max_j c'_{ij}}{\max_k (1 - \max_j c'_{kj})}, \qquad
        w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) $$
 
     with $c$ the cosine, the ratio applied where $v_j > v_i$ (the honest are pardoned for resembling a sybil), and
-    $\alpha$ and $w$ kept between 0 and 1.
+    $\alpha$ and $w$ kept between 0 and 1. That $v$ is never negative is not in the pseudocode but in the authors' code,
+    where nobody resembles itself; without it pardoning would turn round for whoever is opposed to everybody.
     """
     if len(histories) == 1:
         return np.ones(1)
@@ -60,9 +61,9 @@ def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[n
     cosine = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
     # Weights are relative to the largest distance from 1, so rounding must not make twins differ.
     cosine[cosine > 1 - ROUNDING] = 1
-    np.fill_diagonal(cosine, -np.inf)
+    np.fill_diagonal(cosine, 0)
     most = cosine.max(1)
-    pardoned = (most[None, :] > most[:, None]) & (most[None, :] != 0)
+    pardoned = most[None, :] > most[:, None]
     cosine *= np.divide(most[:, None], most[None, :], out=np.ones_like(cosine), where=pardoned)
     alpha: npt.NDArray[np.float64] = np.clip(1 - cosine.max(1), 0, 1)
     if not alpha.any():

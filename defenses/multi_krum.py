@@ -23,7 +23,7 @@ def krum(updates: Matrix, f: int, *, columns: Columns) -> Vector:
 def multi_krum(
     updates: Matrix,
     f: int,
-    m: Annotated[Annotated[int, Ge(1)] | None, "updates that are averaged; none means n - f"] = None,
+    m: Annotated[Annotated[int, Ge(1)] | None, "updates that are averaged, at most all; none means n - f"] = None,
     *,
     columns: Columns,
 ) -> Vector:

@@ -1,5 +1,7 @@
 """Trimmed mean. Yin et al., Byzantine-robust distributed learning, ICML 2018."""
 
+import numpy as np
+
 from fflbench.kernels import over_sorted_columns
 from fflbench.registry import defense
 from fflbench.types import Matrix, Vector
@@ -12,4 +14,4 @@ def trimmed_mean(updates: Matrix, f: int) -> Vector:
     $$ w_i = \frac{1}{n-2f} \sum_{j=f+1}^{n-f} x_{(j),i} $$
     """
     kept = slice(f, len(updates) - f)
-    return over_sorted_columns(updates, lambda block: block[kept].mean(0))
+    return over_sorted_columns(updates, lambda block: block[kept].mean(0, dtype=np.float64))

@@ -25,7 +25,11 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
     if not defense.aggregates_alone:
         raise ParameterError(f"{entry} needs more than a matrix of updates: it is a protocol; use it in a suite")
     is_torch = type(updates).__module__.partition(".")[0] == "torch"
-    matrix = updates.detach().cpu().numpy() if is_torch else np.asarray(updates)
+    if is_torch:
+        whole = updates.detach().cpu()
+        matrix = (whole if str(whole.dtype) == "torch.float64" else whole.float()).numpy()
+    else:
+        matrix = np.asarray(updates)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float32)
     if matrix.ndim != 2 or len(matrix) == 0:
@@ -34,7 +38,9 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
         raise ParameterError("updates hold values that are not finite; leave those rows out")
     n, d = matrix.shape
     sizes = np.ones(n) if weights is None else np.asarray(weights)
-    if sizes.shape != (n,) or not (sizes >= 0).all() or not sizes.sum() > 0:
+    with np.errstate(over="ignore"):
+        total = sizes.sum()
+    if sizes.shape != (n,) or not (sizes >= 0).all() or not 0 < total < np.inf:
         raise ParameterError(f"weights must be {n} numbers from 0, one a row, and not all zero")
     columns = Columns.plain(d)
     defense.begin(Setting(participants=n, per_round=n, sizes=sizes, columns=columns, seed=0))
@@ -51,4 +57,8 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
         result = defense.aggregate(view)
     except NoAnswerError as reason:
         raise ParameterError(f"{entry} has no answer: {reason}") from reason
-    return updates.new_tensor(result) if is_torch else result
+    if not is_torch:
+        return result
+    import torch
+
+    return torch.from_numpy(result).to(updates.device, updates.dtype if updates.is_floating_point() else torch.float32)

@@ -1,5 +1,6 @@
 """Fast array work that rules share. Nothing here loops over coordinates or makes a second matrix."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +9,7 @@ from contextvars import ContextVar
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from fflbench.types import Matrix, Vector
 
@@ -19,12 +21,18 @@ _threads: ContextVar[int] = ContextVar("threads", default=os.cpu_count() or 1)
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let kernels use so many threads; inside a cell it is one, since cells run side by side."""
+    """Let kernels and numpy's BLAS use so many threads; inside a cell it is one, since cells run side by side."""
     token = _threads.set(count)
     try:
-        yield
+        with _controller().limit(limits=count):
+            yield
     finally:
         _threads.reset(token)
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def over_sorted_columns(updates: Matrix, reduce: Callable[[Matrix], Vector]) -> Vector:

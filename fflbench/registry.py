@@ -220,13 +220,13 @@ def _register(
         if "__dataclass_fields__" not in vars(target):
             _inherit_annotations(target)
             dataclasses.dataclass(kw_only=True, frozen=kind is Kind.TASK)(target)
-        if knows:
+        if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK):
             setattr(target, "knows", tuple(knows))  # noqa: B010
         known_parameters = parameters.of_dataclass(target)
     elif inspect.isfunction(target) and kind is Kind.DEFENSE:
         read = parameters.of_function(target, FILLED_IN)
         known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
-        if F in known_parameters:
+        if any(each.name == "f" for each in known_parameters):
             bears(tolerates, 0, 1), bears(defined or tolerates, 0, 1)
     else:
         raise TypeError(f'{kind} "{name}" must be a class{" or a function" if kind is Kind.DEFENSE else ""}')

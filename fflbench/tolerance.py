@@ -5,7 +5,7 @@ import re
 
 def bears(condition: str, f: int, n: int) -> bool:
     """Whether the condition holds for f attackers among n."""
-    parsed = re.fullmatch(r"f (<=?) (?:n|n - (\d+)|\(n - (\d+)\))(?:/(\d+))?", condition)
+    parsed = re.fullmatch(r"f (<=?) (?:n - (\d+)|(?:n|\(n - (\d+)\))(?:/([1-9]\d*))?)", condition)
     if parsed is None:
         raise ValueError(f'"{condition}" is not a condition on f and n such as "f < (n - 2)/2"')
     left, right = f * int(parsed[4] or 1), n - int(parsed[2] or parsed[3] or 0)

@@ -4,10 +4,15 @@ from pathlib import Path
 import platformdirs
 import pytest
 import torch
+from hypothesis import settings
 
 from fflbench import registry
 from fflbench.data.prepared import is_here
 from fflbench.data.sets import SETS
+
+# A busy machine is no reason to fail.
+settings.register_profile("fflbench", deadline=None)
+settings.load_profile("fflbench")
 
 
 @pytest.fixture(autouse=True, scope="session")

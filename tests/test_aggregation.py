@@ -16,6 +16,8 @@ def test_torch_in_torch_out():
     assert result.dtype == torch.float32
     np.testing.assert_array_equal(result.numpy(), aggregate("median", UPDATES))
     assert aggregate("median", torch.from_numpy(UPDATES).double().requires_grad_()).dtype == torch.float64
+    assert aggregate("median", torch.tensor([[1, 2], [2, 5]])).tolist() == [1.5, 3.5]
+    assert aggregate("median", torch.from_numpy(UPDATES).bfloat16()).dtype == torch.bfloat16
 
 
 def test_plain_lists_of_numbers_will_do():
@@ -36,7 +38,7 @@ def test_what_is_no_matrix_is_refused(updates):
         aggregate("median", updates)
 
 
-@pytest.mark.parametrize("weights", [[1, 2], [-1] + [1] * 9, [0] * 10, [np.nan] * 10])
+@pytest.mark.parametrize("weights", [[1, 2], [-1] + [1] * 9, [0] * 10, [np.nan] * 10, [np.inf] + [1] * 9, [1e308] * 10])
 def test_weights_that_make_no_sense_are_refused(weights):
     with pytest.raises(ParameterError, match="weights must be 10 numbers"):
         aggregate("fedavg", UPDATES, weights=weights)

@@ -23,7 +23,9 @@ def test_the_largest_f():
     assert largest("f < (n - 2)/2", 10) == 3
 
 
-@pytest.mark.parametrize("nonsense", ["", "n > 2f", "f < n/2; import os", "f < (n - 2", "f < n - 2)/2"])
+@pytest.mark.parametrize(
+    "nonsense", ["", "n > 2f", "f < n/2; import os", "f < (n - 2", "f < n - 2)/2", "f < n - 2/2", "f <= n/0"]
+)
 def test_anything_else_is_refused(nonsense):
     with pytest.raises(ValueError, match="is not a condition on f and n"):
         bears(nonsense, 1, 3)

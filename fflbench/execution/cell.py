@@ -99,7 +99,7 @@ class _Checkpoint:
         from fflbench.federation.rounds import State
 
         try:
-            with np.load(self.file, allow_pickle=False) as arrays:
+            with self.file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                 found = dict(arrays)
             facts = json.loads(found.pop(FACTS).tobytes())
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):

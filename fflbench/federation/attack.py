@@ -1,5 +1,6 @@
 """What every poisoning attack has, and what it may look at."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -71,8 +72,12 @@ class Attack:
 
     share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
 
+    def count(self, participants: int) -> int:
+        """How many of so many participants attack."""
+        return math.floor(self.share * participants + 0.5)
+
     def poison_data(self, examples: Examples, task: Task, rng: np.random.Generator) -> Examples:
-        """What one attacker trains on, instead of its examples; as many as they were."""
+        """What one attacker trains on, instead of its examples; as many as they were, what differs in new arrays."""
         return examples
 
     def poison_updates(self, known: Known) -> Matrix:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from threadpoolctl import threadpool_limits
 
 from fflbench import kernels
 from fflbench.data import Data, Examples
@@ -28,6 +27,9 @@ from fflbench.federation.views import Sent, ServerView
 from fflbench.randomness import stream
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
+
+EXPLODED = float(np.sqrt(np.finfo(np.float32).max))
+"""A weight beyond this has no square in single precision: nothing learns from there, so no server would go there."""
 
 METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
 
@@ -55,6 +57,8 @@ class Federation:
 
     def __init__(self, task: Task, attack: Attack, defense: Defense, seed: int, *, device: str = "cpu") -> None:
         self.task, self.attack, self.defense, self.seed = task, attack, defense, seed
+        if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
+            raise ParameterError(f'device "{device}" is not here; use cpu')
         data = task.data()
         held = task.divide(data.train.y, seed)
         self.attackers = _attackers(task, attack, seed)
@@ -88,7 +92,7 @@ class Federation:
             "attackers_selected": int(np.isin(selected, self.attackers).sum()),
             "selected": len(selected),
             "dropped": view.dropped.tolist(),
-            "kept_model": kept,
+            "kept_because": kept,
         }
         self.history.append(told)
         return told
@@ -115,7 +119,7 @@ class Federation:
         for group in filter(len, groups):
             known = Known(
                 round=self.round,
-                weights=self.weights,
+                weights=_read_only(self.weights),
                 participants=selected[group],
                 updates=updates[group],
                 columns=self.model.columns,
@@ -123,25 +127,33 @@ class Federation:
                 rng=stream(self.seed, "attack", self.round, *map(int, selected[group])),
                 declared=declared,
             )
-            updates[group] = self.attack.poison_updates(known)
+            poisoned = self.attack.poison_updates(known)
+            if getattr(poisoned, "shape", None) != known.updates.shape:
+                raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
+            updates[group] = poisoned
         return Sent(exchanged=updates, submitted=updates)
 
     @timed
     def transmit(self, selected: Indices, sent: Sent) -> ServerView:
         """What reaches the server; rows that are not finite go no further."""
-        return self.defense.transmit(self.round, self.weights, selected, sent).without_non_finite()
+        return self.defense.transmit(self.round, _read_only(self.weights), selected, sent).without_non_finite()
 
     @timed
     def aggregate(self, view: ServerView) -> str:
         """Change the global model; where the rule has no answer it stays, and the reason is returned."""
+        if len(view.updates) == 0:
+            return "no update was left"
         try:
-            change = self.defense.aggregate(view)
+            change = np.asarray(self.defense.aggregate(view))
         except NoAnswerError as reason:
             return str(reason)
-        with np.errstate(over="ignore"):
-            weights = self.weights + change
-        if not np.isfinite(weights).all():
-            return "the aggregate was not finite"
+        if change.shape != self.weights.shape:
+            raise ParameterError(f"the defense's aggregate has shape {change.shape}, not {self.weights.shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = (self.weights + change).astype(np.float32, copy=False)
+        # Said like this so that NaN is refused as well.
+        if not np.abs(weights).max(initial=0) < EXPLODED:
+            return "the aggregate was not finite or exploded"
         self.model.columns.clamp_variances(weights)
         self.weights = weights
         return ""
@@ -165,12 +177,12 @@ class Federation:
         crowded = [told["attackers_selected"] * 5 > told["selected"] for told in self.history]
         return Outcome(
             metrics={name: final[name] for name in METRICS},
-            history=self.history,
+            history=list(self.history),
             facts={
                 "attackers": self.attackers.tolist(),
                 "targeted": self.attack.targeted,
                 "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
-                "rounds_that_kept_the_model": sum(bool(told["kept_model"]) for told in self.history),
+                "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in self.history),
                 "dropped_rows": sum(len(told["dropped"]) for told in self.history),
                 "flags": self.defense.flags(),
             },
@@ -217,12 +229,12 @@ class Outcome:
 def _attackers(task: Task, attack: Attack, seed: int) -> Indices:
     """The first of one random order, so that a larger share adds attackers to those of a smaller one."""
     order = stream(seed, "attackers").permutation(task.participants)
-    return np.sort(order[: round(attack.share * task.participants)])
+    return np.sort(order[: attack.count(task.participants)])
 
 
 def _new_model(task: Task, seed: int) -> torch.nn.Module:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(stream(seed, "model").integers(2**63)))
+        torch.default_generator.manual_seed(int(stream(seed, "model").integers(2**63)))
         return task.model()
 
 
@@ -233,7 +245,7 @@ def _poisoned(
     x, y, own_x = data.train.x, data.train.y.copy(), False
     for attacker in attackers:
         mine = held[attacker]
-        before = Examples(x[mine], y[mine])
+        before = Examples(_read_only(x[mine]), _read_only(y[mine]))
         after = attack.poison_data(before, task, stream(seed, "data", int(attacker)))
         if len(after) != len(before):
             raise ParameterError(f"poison_data returned {len(after)} examples for {len(before)}")
@@ -242,6 +254,12 @@ def _poisoned(
             x, own_x = (x if own_x else x.copy()), True
             x[mine] = after.x
     return x, y
+
+
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _mean(models: list[Vector]) -> Vector:
@@ -257,7 +275,7 @@ def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(1), kernels.threads(1):
+        with kernels.threads(1):
             yield
     finally:
         torch.set_num_threads(before)

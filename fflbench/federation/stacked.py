@@ -24,19 +24,21 @@ class Stacked:
 
     def __init__(self, model: FlatModel, holdings: Holdings) -> None:
         self.model, self.holdings = model, holdings
-        self.layers = list(model.model) if isinstance(model.model, nn.Sequential) else [model.model]
-        for layer in self.layers:
-            known = isinstance(layer, (nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.Flatten, *ELEMENTWISE))
-            if not known or (isinstance(layer, nn.Conv2d) and (layer.groups > 1 or layer.padding_mode != "zeros")):
+        is_sequence = type(model.model) is nn.Sequential
+        self.layers = dict(model.model.named_children()) if is_sequence else {"": model.model}
+        for layer in self.layers.values():
+            if not _can_stack(layer):
                 raise ParameterError(f'engine = "stacked" cannot train {type(layer).__name__}; use engine = "loop"')
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
         """Train all models from the same start, the ones with most batches first in the stack."""
         task, device = self.holdings.task, self.holdings.y.device
-        batches = [_batches(self.holdings.order(who, round), task.batch_size) for who in participants]
+        orders = [self.holdings.order(who, round) for who in participants]
+        size = min(task.batch_size, max(order.shape[1] for order in orders))
+        batches = [_batches(order, size) for order in orders]
         by_length = sorted(range(len(batches)), key=lambda place: -len(batches[place][0]))
         steps = np.array([len(batches[place][0]) for place in by_length])
-        indices = np.zeros((len(steps), steps[0], task.batch_size), np.int64)
+        indices = np.zeros((len(steps), steps[0], size), np.int64)
         counts = np.zeros((len(steps), steps[0]), np.int64)
         for place, source in enumerate(by_length):
             indices[place, : steps[place]], counts[place, : steps[place]] = batches[source]
@@ -73,8 +75,8 @@ class Stacked:
 
     def _forward(self, weights: dict[str, Tensor], h: Tensor) -> Tensor:
         """The outputs of every participant's model on its own batch: h is participants x batch x the input's shape."""
-        for place, layer in enumerate(self.layers):
-            prefix = f"{place}." if isinstance(self.model.model, nn.Sequential) else ""
+        for name, layer in self.layers.items():
+            prefix = f"{name}." if name else ""
             if isinstance(layer, nn.Linear):
                 h = torch.bmm(h, weights[f"{prefix}weight"].transpose(1, 2))
                 if layer.bias is not None:
@@ -118,6 +120,14 @@ class _Optimizer:
         self.weights.addcdiv_(mean, scale, value=-rate / (1 - BETA1**self.done))
 
 
+def _can_stack(layer: nn.Module) -> bool:
+    if type(layer) is nn.Conv2d:
+        return layer.groups == 1 and layer.padding_mode == "zeros"
+    if type(layer) is nn.Flatten:
+        return (layer.start_dim, layer.end_dim) == (1, -1)
+    return type(layer) in (nn.Linear, nn.MaxPool2d, *ELEMENTWISE)
+
+
 def _convolve(layer: nn.Conv2d, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Each participant's convolution as one group of a large one."""
     participants, batch = h.shape[:2]
@@ -138,7 +148,8 @@ def _batches(order: Indices, size: int) -> tuple[Indices, Indices]:
     """Cut each epoch into batches: their indices, padded to full size, and how many of them count."""
     epochs, examples = order.shape
     per_epoch = math.ceil(examples / size)
-    padded = np.pad(order, ((0, 0), (0, per_epoch * size - examples)))
+    # With the participant's own last example: somebody else's could hold anything, and 0 times NaN is NaN.
+    padded = np.pad(order, ((0, 0), (0, per_epoch * size - examples)), mode="edge")
     counts = np.full((epochs, per_epoch), size)
     counts[:, -1] = examples - (per_epoch - 1) * size
     return padded.reshape(-1, size), counts.reshape(-1)

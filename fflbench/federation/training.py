@@ -1,7 +1,7 @@
 """Local training: what participants do with the global model and their own examples.
 
 Two engines give the same updates up to rounding. `loop` trains one participant after the other, any model; `stacked`
-trains all at once as batched matrix products, which is several times faster for small dense models and slower for
+trains all at once as batched products, which is several times faster for small models and slower for larger
 convolutions. A task names its engine.
 """
 
@@ -44,6 +44,10 @@ class Holdings:
         own = self.indices[participant]
         return np.stack([rng.permutation(own) for _ in range(self.task.local_epochs)])
 
+    def torch_seed(self, participant: int, round: int) -> int:
+        """The seed of whatever randomness the model itself has."""
+        return int(stream(self.seed, "training", participant, round).integers(2**63))
+
 
 class FlatModel:
     """A model whose tensors are views of one vector, laid out as the columns of an update."""
@@ -76,10 +80,14 @@ class Loop:
         """Train each participant's model from the same start."""
         updates = np.empty((len(participants), len(weights)), np.float32)
         self.model.model.train()
-        for participant, row in zip(participants, updates, strict=True):
-            self.model.load(weights)
-            self._train_one(participant, round)
-            np.subtract(self.model.flat.cpu().numpy(), weights, out=row)
+        device = self.model.flat.device
+        # Dropout and the like draw from torch's own generator: it too follows seed, participant and round.
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            for participant, row in zip(participants, updates, strict=True):
+                torch.manual_seed(self.holdings.torch_seed(participant, round))
+                self.model.load(weights)
+                self._train_one(participant, round)
+                np.subtract(self.model.flat.cpu().numpy(), weights, out=row)
         return updates
 
     def _train_one(self, participant: int, round: int) -> None:

@@ -124,8 +124,10 @@ def _check(suite: Suite, task: Choice, attack: Choice, defense: Choice) -> None:
         guarding.validate(playing.per_round)
     except FflbenchError as error:
         raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
-    if round(hostile.share * playing.participants) >= playing.participants:
+    attackers = hostile.count(playing.participants)
+    if attackers >= playing.participants or (hostile.share > 0 and attackers == 0):
+        who = "none" if attackers else "all"
         raise SuiteError(
-            f"{suite.source}: [attack.{attack.label}]: share = {hostile.share} leaves none of "
+            f"{suite.source}: [attack.{attack.label}]: share = {hostile.share} leaves {who} of "
             f"{playing.participants} participants honest"
         )

@@ -44,9 +44,9 @@ class Task(ABC):
     partition: Annotated[Scheme, "how training examples are divided among participants"] = "iid"
     dirichlet_alpha: Annotated[float, Gt(0), Le(1e6), "evenness of a Dirichlet partition; small is uneven"] = 0.5
     shards: Annotated[int, Ge(1), "shards each participant is dealt in a partition by shards"] = 2
-    engine: Annotated[
-        Literal["loop", "stacked"], "trains participants one by one, or all at once (small dense models)"
-    ] = "loop"
+    engine: Annotated[Literal["loop", "stacked"], "trains participants one by one, or all at once (small models)"] = (
+        "loop"
+    )
     average_last: Annotated[int, Ge(1), "final metrics are those of the mean of so many last global models"] = 1
     noise_sigma: Annotated[float, Gt(0), "deviation of the noise that the gaussian-noise attack adds"] = 0.5
     source: Annotated[int, Ge(0), "class that targeted attacks aim at"] = 0

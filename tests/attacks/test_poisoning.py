@@ -168,3 +168,56 @@ def test_an_attack_that_changes_the_number_of_examples_is_refused(own_registry):
 
     with pytest.raises(ParameterError, match="returned 144 examples for 72"):
         cell(Greedy())
+
+
+def test_an_attack_that_returns_nothing_is_told(own_registry):
+    from fflbench.errors import ParameterError
+
+    @attack("forgetful", title="Forgetful", knows=[])
+    class Forgetful(Attack):
+        """Forgets to return."""
+
+        def poison_updates(self, known):
+            known.updates[:] = 0
+
+    with pytest.raises(ParameterError, match="must return a matrix of the shape"):
+        cell(Forgetful()).play()
+
+
+def test_an_attack_that_changes_its_examples_in_place_is_stopped(own_registry):
+    @attack("in-place", title="In place", knows=["own data"])
+    class InPlace(Attack):
+        """Writes into what it was shown."""
+
+        def poison_data(self, examples, task, rng):
+            examples.x[:] = 1
+            return examples
+
+    with pytest.raises(ValueError, match="read-only"):
+        cell(InPlace())
+
+
+def test_what_an_attack_declares_is_not_inherited(own_registry):
+    @attack("knowing", title="Knowing", knows=["honest updates"])
+    class Knowing(Attack):
+        """Knows a lot."""
+
+    @attack("unknowing", title="Unknowing", knows=[])
+    class Unknowing(Knowing):
+        """Knows nothing."""
+
+    assert Unknowing.knows == ()
+    assert Knowing.knows == ("honest updates",)
+
+
+def test_data_is_poisoned_from_a_stream_of_each_attackers_own(own_registry):
+    @attack("random-labels", title="Random labels", knows=["own data"])
+    class RandomLabels(Attack):
+        """Draws its labels."""
+
+        def poison_data(self, examples, task, rng):
+            return Examples(examples.x, rng.integers(10, size=len(examples.y)))
+
+    it = cell(RandomLabels())
+    labels = [it.engine.holdings.y[it.engine.holdings.indices[k]].tolist()[:20] for k in it.attackers]
+    assert len({tuple(each) for each in labels}) == len(labels)

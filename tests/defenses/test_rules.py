@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fflbench import aggregate
 from fflbench.errors import ParameterError
-from tests.strategies import matrices
+from tests.strategies import matrices, normal_matrices
 
 
 def close(found, wanted, updates):
@@ -52,7 +52,7 @@ def krum_scores(updates, f):
     return scores
 
 
-@given(matrices(n=st.integers(3, 10), d=st.integers(1, 12), elements=st.floats(-100, 100, width=32)), st.data())
+@given(normal_matrices(n=st.integers(3, 10), d=st.integers(1, 12)), st.data())
 def test_multi_krum_averages_the_m_best_by_the_papers_score(updates, data):
     n = len(updates)
     f = data.draw(st.integers(0, n - 3))
@@ -66,7 +66,7 @@ def test_multi_krum_averages_the_m_best_by_the_papers_score(updates, data):
     close(aggregate("multi-krum", updates, f=f, m=m), wanted, updates)
 
 
-@given(matrices(n=st.integers(3, 10), d=st.integers(1, 12), elements=st.floats(-100, 100, width=32)), st.data())
+@given(normal_matrices(n=st.integers(3, 10), d=st.integers(1, 12)), st.data())
 def test_krum_takes_the_best(updates, data):
     f = data.draw(st.integers(0, len(updates) - 3))
     scores = krum_scores(updates, f)
@@ -86,9 +86,10 @@ def foolsgold_weights(histories, kappa):
         return 1.0 if value > 1 - 1e-12 else value
 
     cs = {(i, j): cosine(rows[i], rows[j]) for i in range(n) for j in range(n) if i != j}
-    v = [max(cs[i, j] for j in range(n) if j != i) for i in range(n)]
+    # The authors' code has zeros on the diagonal, so no maximum is negative.
+    v = [max(0.0, *(cs[i, j] for j in range(n) if j != i)) for i in range(n)]
     for i, j in cs:
-        if v[j] > v[i] and v[j] != 0:
+        if v[j] > v[i]:
             cs[i, j] *= v[i] / v[j]
     alpha = [min(1.0, max(0.0, 1 - max(cs[i, j] for j in range(n) if j != i))) for i in range(n)]
     top = max(alpha)
@@ -103,7 +104,7 @@ def foolsgold_weights(histories, kappa):
 
 
 @given(
-    matrices(n=st.integers(2, 8), d=st.integers(1, 12), elements=st.floats(-100, 100, width=16)),
+    normal_matrices(n=st.integers(2, 8), d=st.integers(2, 12)),
     st.sampled_from([0.5, 1.0, 2.0]),
 )
 def test_foolsgold_is_algorithm_1(updates, kappa):
@@ -113,6 +114,34 @@ def test_foolsgold_is_algorithm_1(updates, kappa):
     close_enough = {"rtol": 1e-3, "atol": 1e-4 * np.abs(updates).max(initial=1)}
     mean = np.average(updates.astype(np.float64), axis=0, weights=wanted)
     np.testing.assert_allclose(aggregate("foolsgold", updates, kappa=kappa), mean, **close_enough)
+
+
+def test_foolsgold_trusts_whoever_is_opposed_to_everybody():
+    alike = np.array([[1, 0.2, 0], [1, -0.2, 0.1]], np.float32)
+    updates = np.vstack([alike, -alike.sum(0)])
+    weights = foolsgold_weights(updates, 1.0)
+    assert weights[2] == 1
+    assert max(weights[:2]) == 0
+    np.testing.assert_allclose(aggregate("foolsgold", updates), updates[2], atol=1e-6)
+
+
+def test_krum_looks_at_parameters_and_averages_everything():
+    from dataclasses import replace
+
+    from fflbench.defenses.multi_krum import krum, scores
+
+    from fflbench.federation import Columns
+
+    updates = random_updates(9, 20)
+    columns = replace(Columns.plain(20), parameters=slice(0, 12))
+    np.testing.assert_allclose(scores(updates, 2, columns), krum_scores(updates[:, :12], 2), rtol=1e-6)
+    assert krum(updates, 2, columns=columns).shape == (20,)
+
+
+def test_huge_values_are_averaged_where_their_mean_can_be_written():
+    updates = np.full((10, 3), 3.3e38, np.float32)
+    for rule in ("median", "trimmed-mean"):
+        np.testing.assert_allclose(aggregate(rule, updates), 3.3e38, rtol=1e-6)
 
 
 def test_foolsgold_silences_two_sybils_and_keeps_the_diverse():

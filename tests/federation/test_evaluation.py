@@ -64,10 +64,20 @@ def test_a_model_that_diverged_is_said_to_have_and_is_right_about_nothing(weight
     assert found["accuracy"] == 0
 
 
-def test_a_model_whose_weights_exploded_has_diverged_even_where_its_loss_is_finite():
-    found = evaluate(Three(), np.zeros((2, 3)), [0, 1], [1e20] * 9)
-    assert found["test_loss"] == pytest.approx(np.log(3))
-    assert found["diverged"] is True
+def test_a_binary_model_that_diverged_is_right_about_nothing_either():
+    found = evaluate(Two(loss="binary-cross-entropy"), [[1.0], [1.0]], [0, 1], [np.nan])
+    assert (found["diverged"], found["accuracy"]) == (True, 0)
+
+
+def test_evaluating_leaves_the_test_part_alone():
+    class InPlace(Three):
+        def model(self):
+            return nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 3, bias=False))
+
+    model = FlatModel(InPlace().model(), torch.device("cpu"))
+    x = np.array([[-1.0, 2.0, 3.0]], np.float32)
+    Evaluation(InPlace(), model, Examples(x, np.array([0])))(np.ones(9, np.float32))
+    assert x.tolist() == [[-1, 2, 3]]
 
 
 def test_a_class_without_examples_has_no_accuracy():

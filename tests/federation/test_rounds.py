@@ -5,12 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import hypergeom
+from threadpoolctl import threadpool_info
+from torch import nn
 
+from fflbench import kernels
+from fflbench.data import Examples, digits
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, Defense
-from fflbench.federation.rounds import State
-from fflbench.registry import attack, defense
+from fflbench.federation.rounds import Federation, State
+from fflbench.registry import attack, defense, task
+from fflbench.tasks import Task
 
 RULES = ("fedavg", "median", "trimmed-mean", "krum", "multi-krum", "foolsgold")
 
@@ -31,7 +37,7 @@ def test_the_same_cell_gives_the_same_bits(federation, rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("stop", [0, 1, 4])
+@pytest.mark.parametrize("stop", [0, 1, 4, 6])
 def test_a_restored_checkpoint_goes_on_to_the_same_bits(federation, rule, stop):
     fields = {"attack": "label-flipping", "defense": rule, "rounds": 7, "average_last": 3}
     whole = federation(**fields)
@@ -159,7 +165,7 @@ def test_a_round_in_which_nothing_is_left_keeps_the_model_and_says_so(federation
     before = cell.weights.copy()
     outcome = cell.run()
     np.testing.assert_array_equal(cell.weights, before)
-    assert [told["kept_model"] for told in outcome.history] == ["no update was left"] * 2
+    assert [told["kept_because"] for told in outcome.history] == ["no update was left"] * 2
     assert outcome.facts["rounds_that_kept_the_model"] == 2
 
 
@@ -167,7 +173,7 @@ def test_too_few_rows_for_f_keep_the_model_and_say_so(federation, sends):
     cell = federation(defense=("trimmed-mean", {"f": 4}), rounds=1)
     cell.attack = sends(np.nan)
     cell.attackers = cell.select()[:2]
-    assert cell.play()["kept_model"] == 'defense "trimmed-mean" needs f < n/2, but f = 4 and n = 8'
+    assert cell.play()["kept_because"] == 'defense "trimmed-mean" needs f < n/2, but f = 4 and n = 8'
 
 
 @pytest.mark.parametrize(("rule", "f"), [("trimmed-mean", 5), ("multi-krum", 8)])
@@ -208,3 +214,180 @@ def test_the_example_in_the_documentation_runs(capsys):
     page = (Path(__file__).parents[2] / "docs/federation.md").read_text()
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
     assert "attack_success_rate" in capsys.readouterr().out
+
+
+def test_fedavg_in_a_cell_weighs_by_examples(federation):
+    cell = federation(partition="dirichlet", dirichlet_alpha=0.2)
+    before = cell.weights.copy()
+    selected = cell.select()
+    updates = cell.train(selected)
+    sizes = np.array([len(cell.engine.holdings.indices[k]) for k in selected])
+    assert len(set(sizes)) > 3
+    cell.play()
+    np.testing.assert_allclose(cell.weights - before, np.average(updates, axis=0, weights=sizes), atol=1e-5)
+
+
+def test_foolsgold_remembers_all_rounds(federation):
+    cell = federation(defense="foolsgold", rounds=3)
+    last = cell.model.columns.last_layer
+    total = np.zeros((20, last.stop - last.start))
+    for _ in range(3):
+        selected = cell.select()
+        total[selected] += cell.train(selected)[:, last]
+        cell.play()
+    np.testing.assert_allclose(cell.defense.memory["history"], total, atol=1e-5)
+    assert np.count_nonzero(np.abs(total).sum(1)) > 10
+
+
+def test_a_fifth_is_of_the_selected_not_of_the_rows_that_are_left(federation, sends):
+    cell = federation(defense="trimmed-mean")
+    cell.attack = sends(np.nan)
+    cell.attackers = cell.select()[:3]
+    selected = cell.select()
+    updates = cell.train(selected)[3:]
+    before = cell.weights.copy()
+    cell.play()
+    wanted = np.sort(updates.astype(np.float64), axis=0)[2:5].mean(0)
+    np.testing.assert_allclose(cell.weights - before, wanted, atol=1e-6)
+
+
+def test_sizes_follow_the_rows_that_are_left(federation, sends):
+    cell = federation(partition="dirichlet", dirichlet_alpha=0.2)
+    cell.attack = sends(np.nan)
+    selected = cell.select()
+    cell.attackers = selected[[0, 4]]
+    view = cell.transmit(selected, cell.poison(selected, cell.train(selected)))
+    left = np.delete(selected, [0, 4])
+    assert view.participants.tolist() == left.tolist()
+    assert view.sizes.tolist() == [len(cell.engine.holdings.indices[k]) for k in left]
+    assert view.dropped.tolist() == cell.attackers.tolist()
+
+
+def test_noise_differs_from_round_to_round_and_first_models_from_seed_to_seed(federation):
+    cell = federation(attack="gaussian-noise")
+    selected = np.array([cell.attackers[0]])
+    noises = []
+    for round in range(2):
+        cell.round = round
+        zeros = np.zeros((1, cell.model.columns.count), np.float32)
+        noises.append(cell.poison(selected, zeros).submitted.copy())
+    assert not np.array_equal(*noises)
+    assert federation(seed=0).weights.tobytes() != federation(seed=1).weights.tobytes()
+
+
+def test_whatever_threads_a_caller_has_a_cell_uses_one(federation):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        cell = federation(defense="multi-krum", rounds=1)
+        seen = []
+        inner = cell.defense.aggregate
+
+        def spying(view):
+            seen.append((torch.get_num_threads(), kernels._threads.get()))
+            seen.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+            return inner(view)
+
+        cell.defense.aggregate = spying
+        cell.run()
+        assert seen == [(1, 1), {1}]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def normed(own_registry):
+    """A task whose model has running statistics and dropout."""
+
+    @task("normed", title="Normed")
+    class Normed(Task):
+        """Digits with a batch normalisation."""
+
+        classes = tuple("0123456789")
+
+        def data(self):
+            return digits.load()
+
+        def model(self):
+            layers = nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 10)
+            return nn.Sequential(*layers)
+
+    return "normed"
+
+
+def test_batch_normalisation_and_dropout_repeat_to_the_bit_and_learn(federation, normed):
+    cells = [federation(task=normed, rounds=8, learning_rate=0.05, local_epochs=3) for _ in range(2)]
+    outcomes = [cell.run() for cell in cells]
+    assert bits(cells[0]) == bits(cells[1])
+    assert outcomes[0].metrics["accuracy"] > 0.85
+
+
+def test_running_variances_never_go_below_zero(federation, normed, own_registry):
+    @defense("downwards", title="Downwards")
+    def downwards(updates):
+        """Everything gets smaller."""
+        return np.full(updates.shape[1], -5, np.float64)
+
+    cell = federation(task=normed, defense="downwards", rounds=1)
+    cell.run()
+    assert cell.weights.dtype == np.float32
+    assert (cell.weights[cell.model.columns.spans["2.running_var"]] == 0).all()
+
+
+@pytest.mark.parametrize(("value", "kept"), [(np.nan, True), (np.inf, True), (1e30, True), (1e10, False)])
+def test_an_aggregate_that_explodes_keeps_the_model(federation, own_registry, value, kept):
+    @defense("constant", title="Constant")
+    def constant(updates):
+        """One value everywhere."""
+        return np.full(updates.shape[1], value, np.float32)
+
+    assert bool(federation(defense="constant", rounds=1).play()["kept_because"]) is kept
+
+
+def test_an_aggregate_of_the_wrong_shape_is_an_error(federation, own_registry):
+    @defense("scalar", title="Scalar")
+    def scalar(updates):
+        """One number."""
+        return np.float32(1)
+
+    with pytest.raises(ParameterError, match=r"aggregate has shape \(\), not \(2410,\)"):
+        federation(defense="scalar").play()
+
+
+def test_nobody_else_can_change_the_global_model(federation, own_registry):
+    @defense("vandal", title="Vandal")
+    class Vandal(Defense):
+        """Writes where it should not."""
+
+        def aggregate(self, view):
+            view.weights[:] = 0
+
+    with pytest.raises(ValueError, match="read-only"):
+        federation(defense="vandal").play()
+
+
+def test_a_device_that_is_not_here_is_told(federation):
+    with pytest.raises(ParameterError, match='device "nowhere" is not here'):
+        Federation(federation().task, federation().attack, federation().defense, 0, device="nowhere")
+
+
+def test_huge_inputs_of_one_participant_reach_nobody_else(federation, own_registry):
+    """Padding of short batches must not read other people's examples."""
+
+    @attack("blinding", title="Blinding", knows=["own data"])
+    class Blinding(Attack):
+        """Trains on inputs that overflow."""
+
+        def poison_data(self, examples, task, rng):
+            return Examples(np.full_like(examples.x, 3e38), examples.y)
+
+    cell = federation(attack="blinding", rounds=1)
+    held = next(k for k, indices in enumerate(cell.engine.holdings.indices) if 0 in indices)
+    hostile = Blinding(share=0.05)
+    order = [held]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fflbench.federation.rounds._attackers", lambda *_: np.array(order))
+        cell = Federation(cell.task, hostile, cell.defense, 0)
+    dropped = [cell.play()["dropped"] for _ in range(3)]
+    assert set().union(*dropped) <= {held}

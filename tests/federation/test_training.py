@@ -1,3 +1,5 @@
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 import torch
@@ -144,13 +146,28 @@ def test_batches_follow_seed_participant_and_round_and_every_example_comes_once_
     assert order[0].tolist() != order[1].tolist()
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(64), nn.Dropout(), nn.Conv2d(4, 4, 3, groups=2)])
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(64), nn.Dropout(), nn.Conv2d(4, 4, 3, groups=2), nn.Flatten(2)])
 def test_a_model_that_cannot_be_stacked_is_told_to_loop(layer):
     it = task("digits-mlp")
     _, _, holdings = prepared(it)
     model = FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 64), layer), torch.device("cpu"))
     with pytest.raises(ParameterError, match=f'cannot train {type(layer).__name__}; use engine = "loop"'):
         Stacked(model, holdings)
+
+
+def test_named_layers_are_stacked_and_a_forward_of_its_own_is_not():
+    class Odd(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    layers = {"in": nn.Flatten(), "out": nn.Linear(64, 10)}
+    _, _, holdings = prepared(task("digits-mlp"))
+    model = FlatModel(nn.Sequential(OrderedDict(layers)), torch.device("cpu"))
+    start = model.flat.numpy().copy()
+    rows = [engine(model, holdings).train(start, np.array([1, 2]), 0) for engine in (Loop, Stacked)]
+    np.testing.assert_allclose(*rows, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ParameterError, match='cannot train Odd; use engine = "loop"'):
+        Stacked(FlatModel(Odd(*layers.values()), torch.device("cpu")), holdings)
 
 
 def test_a_layer_without_bias_or_a_lone_layer_is_stacked_too():

@@ -137,6 +137,7 @@ BAD = {
         "share = 1.5 should be less than or",
     ),
     "nobody honest": (GOOD.replace("sigma = 0.1", "share = 1.0"), "leaves none of 20 participants honest"),
+    "nobody attacks": (GOOD.replace("sigma = 0.1", "share = 0.02"), "leaves all of 20 participants honest"),
     "seeds that are no numbers": (
         GOOD.replace("[0, 1]", '["zero"]'),
         "own.toml: seeds = ['zero'] should be a valid integer",

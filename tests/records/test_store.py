@@ -1,0 +1,108 @@
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fflbench.errors import RecordError
+from fflbench.records import Record, Store, load
+from fflbench.records.store import read, write_whole
+
+FIELDS = {
+    "id": "0123456789abcdef",
+    "suite": "own",
+    "labels": {"task": "digits-mlp", "attack": "none", "defense": "fedavg"},
+    "configuration": {"seed": 0},
+    "status": "done",
+    "metrics": {"accuracy": 0.9},
+    "manifest": {},
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "own")
+    store.open()
+    return store
+
+
+def test_a_record_comes_back_as_it_was(store):
+    record = Record(**FIELDS)
+    store.write(record)
+    assert store.read(record.id) == record
+    assert load(store.folder.parent) == [record]
+    assert [file.name for file in store.folder.iterdir()] == [f"{record.id}.json"]
+
+
+def test_a_write_that_breaks_off_leaves_what_was_there(store, monkeypatch):
+    store.write(Record(**FIELDS))
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        store.write(Record(**{**FIELDS, "metrics": {"accuracy": 0.1}}))
+    assert store.read(FIELDS["id"]).metrics == {"accuracy": 0.9}
+    assert len(list(store.folder.iterdir())) == 1
+
+
+def test_what_a_killed_run_left_half_written_is_swept_up(store):
+    (store.folder / ".0123456789abcdef.json.x7.new").write_text("{")
+    store.open()
+    assert not list(store.folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "is damaged"),
+        ('{"id": ', "is damaged"),
+        ("[]", "is no record"),
+        (json.dumps({**FIELDS, "status": "fine"}), "is no record: status"),
+        (json.dumps({**FIELDS, "extra": 1}), "is no record: extra"),
+        (json.dumps({**FIELDS, "id": "fedcba9876543210"}), "is the record of another cell"),
+        (json.dumps({**FIELDS, "schema_version": 2}), "is no record: schema_version"),
+    ],
+)
+def test_a_damaged_record_is_named_and_counts_as_none(store, content, reason):
+    store.file(FIELDS["id"]).write_text(content)
+    with pytest.warns(UserWarning, match=f"{FIELDS['id']}.json {reason}.*runs again"):
+        assert store.read(FIELDS["id"]) is None
+    with pytest.warns(UserWarning, match="is left out"):
+        assert load(store.folder) == []
+
+
+def test_numbers_that_are_not_finite_never_reach_a_file():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Record(**{**FIELDS, "metrics": {"accuracy": float("nan")}}).json_text()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(RecordError, match="there is no folder"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match=r"results cannot be kept in .*choose another --out"):
+        Store(tmp_path / "file/own").open()
+
+
+def test_records_as_a_frame(store):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    store.write(Record(**FIELDS))
+    frame = load(store.folder).frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.loc[0, "accuracy"] == 0.9
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+def test_no_mutated_record_ends_in_a_traceback(tmp_path, data):
+    text = Record(**FIELDS).json_text()
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start, min(len(text), start + 30)))
+    mutated = text[:start] + data.draw(st.text('{}[]",:0aé\x00', max_size=5)) + text[end:]
+    file = tmp_path / f"{FIELDS['id']}.json"
+    write_whole(file, mutated.encode())
+    try:
+        read(file)
+    except RecordError as error:
+        assert file.name in str(error)  # noqa: PT017
