@@ -43,7 +43,7 @@ def slow(updates):
 @defense("explodes", title="Explodes")
 def explodes(updates):
     """Throws the model far away."""
-    return np.full(updates.shape[1], 1e30, np.float32)
+    return np.full(updates.shape[1], 1e18, np.float32)
 '''
 
 
