@@ -1,0 +1,178 @@
+"""EXCHANGE_FRAGMENTS: two participants swap random coordinates of their updates without seeing each other's.
+
+Both swap where the mask m is 1 and keep where it is 0. With r and rho a party's two pads, it sends
+
+    whole = W ^ r ^ rho        kept = (W & ~m) ^ rho
+
+whose sum is (W & m) ^ r: the half its partner gets, still under r. The partner adds its own W & ~m and submits the
+sum; the server, which alone can open the seed of r, takes the pad off. Everything is XOR on the bits of float32, so
+mixing is exact.
+
+A party sees what it is sent and nothing else. Whatever does not fit ends the exchange with an `ExchangeError`.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.crypto import pads
+from fflbench.crypto.entropy import Entropy, derive
+from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.groups import GROUPS, Group
+from fflbench.crypto.messages import SERVER, Answer, Bytes, Message, Offer, Reply, Submission
+from fflbench.crypto.pads import SEED_BYTES, Words
+from fflbench.crypto.seal import SEALED_BYTES, OpeningKey, SealingKey
+from fflbench.types import Vector
+
+
+@dataclass(repr=False)
+class Party:
+    """What both sides of an exchange have. Its updates and secrets never show in a text."""
+
+    update: Vector
+    name: int
+    partner: int
+    round: int
+    server: SealingKey
+    entropy: Entropy
+    group: Group = GROUPS["ffdhe2048"]
+    transcript: list[Message] = field(default_factory=list)
+    """Everything this party was sent: what a curious participant has to work with."""
+
+    def __post_init__(self) -> None:
+        self._words: Words = np.ascontiguousarray(self.update, np.float32).view(np.uint32)
+        self._secret = self._draw(self.group.secret_bytes, "exponent")
+        self._seed_r = self._draw(SEED_BYTES, "seed of r")
+        self._seed_rho = self._draw(SEED_BYTES, "seed of rho")
+        self._hash = hashlib.sha256()
+        self._submission: Submission | None = None
+        self._messages = 0
+
+    def submission(self) -> Submission:
+        """What goes to the server once the exchange is complete."""
+        if self._submission is None:
+            raise ExchangeError("an exchange that is not complete")
+        return self._submission
+
+    def _draw(self, size: int, purpose: str) -> bytes:
+        return self.entropy.bytes(size, purpose, self.round, self.name)
+
+    def _power(self) -> bytes:
+        return self.group.public(self._secret)
+
+    def _seal(self) -> bytes:
+        return self.server.seal(self._seed_r, self.entropy, self.round, self.name)
+
+    def _agree(self, power: Bytes, initiator: int, acceptor: int) -> None:
+        """Derive mask and MAC key from the shared secret."""
+        shared = self.group.shared(self._secret, bytes(power))
+        self._mask = pads.mask(shared, self.round, initiator, acceptor, len(self._words))
+        self._mac_key = derive(shared, "mac", self.round, initiator, acceptor, self._hash.digest())
+
+    def _masked(self) -> tuple[Words, Words]:
+        """`whole` and `kept`, and on the way what this party keeps of its own update."""
+        rho = pads.pad(pads.pad_key(self._seed_rho, "rho", self.round), np.empty_like(self._words))
+        whole = np.empty_like(self._words)
+        pads.add_pad(self._words, pads.pad_key(self._seed_r, "r", self.round), whole)
+        whole ^= rho
+        self._own = self._words & ~self._mask
+        rho ^= self._own
+        return whole, rho
+
+    def _mix(self, whole: Bytes, kept: Bytes, sealed_seed: Bytes) -> None:
+        """Put the partner's half, under its pad, to one's own."""
+        size = self._words.nbytes
+        if len(whole) != size or len(kept) != size or len(sealed_seed) != SEALED_BYTES:
+            raise ExchangeError("a vector or seed of the wrong length")
+        mixed = self._own
+        mixed ^= np.frombuffer(whole, np.uint32)
+        mixed ^= np.frombuffer(kept, np.uint32)
+        self._submission = Submission(self.round, self.name, SERVER, pads.as_bytes(mixed), sealed_seed)
+
+    def _accept(self, message: Message, place: int) -> None:
+        """Take a message that is meant for this party, from its partner, in this round, in its place."""
+        if (message.round, message.sender, message.receiver) != (self.round, self.partner, self.name):
+            raise ExchangeError("a message of another exchange")
+        self._turn(place)
+        self.transcript.append(message)
+
+    def _turn(self, place: int) -> None:
+        """Each message comes once and in its place, whoever sends it; a second exchange needs new parties."""
+        if self._messages != place:
+            raise ExchangeError("a message out of order")
+        self._messages = place + 1
+
+    def _mac(self, *parts: Bytes) -> bytes:
+        code = hmac.new(self._mac_key, digestmod=hashlib.sha256)
+        for part in parts:
+            code.update(len(part).to_bytes(8))
+            code.update(part)
+        return code.digest()
+
+    def _check_mac(self, mac: Bytes, *parts: Bytes) -> None:
+        if not hmac.compare_digest(bytes(mac), self._mac(*parts)):
+            raise ExchangeError("a message whose MAC does not hold")
+
+
+class Initiator(Party):
+    """Participant k, who asks."""
+
+    def offer(self) -> Offer:
+        """The first message."""
+        self._turn(0)
+        message = Offer(self.round, self.name, self.partner, self._power(), self._seal())
+        self._hash.update(message.to_bytes())
+        return message
+
+    def take(self, answer: Answer) -> Reply:
+        """Take the second message and make the third; after that there is something to submit."""
+        self._accept(answer, 1)
+        self._hash.update(bytes(answer.power) + bytes(answer.sealed_seed))
+        self._agree(answer.power, self.name, self.partner)
+        self._check_mac(answer.mac, b"answer", answer.whole, answer.kept)
+        whole, kept = map(pads.as_bytes, self._masked())
+        self._mix(answer.whole, answer.kept, answer.sealed_seed)
+        return Reply(self.round, self.name, self.partner, whole, kept, self._mac(b"reply", whole, kept))
+
+
+class Acceptor(Party):
+    """Participant j, who is asked."""
+
+    def take(self, offer: Offer) -> Answer:
+        """Take the first message and make the second."""
+        self._accept(offer, 0)
+        if len(offer.sealed_seed) != SEALED_BYTES:
+            raise ExchangeError("a vector or seed of the wrong length")
+        self._partners_seed = offer.sealed_seed
+        self._hash.update(offer.to_bytes())
+        power, sealed = self._power(), self._seal()
+        self._hash.update(power + sealed)
+        self._agree(offer.power, self.partner, self.name)
+        whole, kept = map(pads.as_bytes, self._masked())
+        mac = self._mac(b"answer", whole, kept)
+        return Answer(self.round, self.name, self.partner, power, sealed, whole, kept, mac)
+
+    def finish(self, reply: Reply) -> None:
+        """Take the third message; after that there is something to submit."""
+        self._accept(reply, 1)
+        self._check_mac(reply.mac, b"reply", reply.whole, reply.kept)
+        self._mix(reply.whole, reply.kept, self._partners_seed)
+
+
+def open_submission(submission: Submission, key: OpeningKey, out: Vector) -> None:
+    """At the server: take the pad off a mixed update, into `out`."""
+    encrypted: npt.NDArray[np.uint32] = np.frombuffer(submission.encrypted_mixed, np.uint32)
+    if len(encrypted) != len(out):
+        raise ExchangeError("a submission of the wrong length")
+    seed = key.open(bytes(submission.sealed_seed))
+    pads.add_pad(encrypted, pads.pad_key(seed, "r", submission.round), out.view(np.uint32))
+
+
+def swap(one: Vector, other: Vector, mask: Words) -> tuple[Vector, Vector]:
+    """The mixed updates that a whole exchange leads to, without keys or pads."""
+    a, b = one.view(np.uint32), other.view(np.uint32)
+    exchanged = (a ^ b) & mask
+    return (a ^ exchanged).view(np.float32), (b ^ exchanged).view(np.float32)

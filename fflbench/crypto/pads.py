@@ -1,0 +1,51 @@
+"""Pads and masks: AES-256-CTR keystreams, straight into preallocated arrays.
+
+A stream's key is derived for one seed and one label and used for nothing else, so its counter starts at zero.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from Crypto.Cipher import AES
+
+from fflbench.crypto.entropy import derive
+
+SEED_BYTES = 32
+
+Words = npt.NDArray[np.uint32]
+
+
+def pad_key(seed: bytes, purpose: str, round: int) -> bytes:
+    """The key of a pad. Its label names no partner: the server must find r again without being told who that was."""
+    return derive(seed, "pad", purpose, round)
+
+
+def add_pad(data: npt.NDArray[Any], key: bytes, out: npt.NDArray[Any]) -> None:
+    """XOR data with the keystream of a key, in one pass; `out` may be `data`."""
+    if len(data):
+        AES.new(key, AES.MODE_CTR, nonce=b"").encrypt(as_bytes(data), output=as_bytes(out))
+
+
+def pad(key: bytes, out: Words) -> Words:
+    """The keystream itself."""
+    out.fill(0)
+    add_pad(out, key, out)
+    return out
+
+
+def mask(shared: bytes, round: int, initiator: int, acceptor: int, size: int) -> Words:
+    """One unbiased bit a coordinate, as words of all ones (swap) or all zeros (keep)."""
+    bits = np.zeros(-(-size // 8), np.uint8)
+    add_pad(bits, derive(shared, "mask", round, initiator, acceptor), bits)
+    return spread(np.unpackbits(bits, count=size))
+
+
+def spread(bits: npt.NDArray[np.uint8]) -> Words:
+    """A bit a coordinate, as whole words."""
+    return np.negative(bits.astype(np.uint32))
+
+
+def as_bytes(array: npt.NDArray[Any]) -> "memoryview[int]":
+    """An array's memory, as bytes."""
+    return array.data.cast("B")

@@ -1,0 +1,52 @@
+"""Sealed seeds: what only the server can open (RSA, 3,072 bits, OAEP with SHA-256)."""
+
+from collections.abc import Callable
+from itertools import count
+
+from Crypto.Cipher import PKCS1_OAEP
+from Crypto.Hash import SHA256
+from Crypto.PublicKey import RSA
+
+from fflbench.crypto.entropy import Entropy
+from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.pads import SEED_BYTES
+
+BITS = 3072
+SEALED_BYTES = BITS // 8
+
+
+class SealingKey:
+    """The server's public key, which everybody has."""
+
+    def __init__(self, exported: bytes) -> None:
+        self.exported = exported
+        self._key = RSA.import_key(exported)
+
+    def seal(self, seed: bytes, entropy: Entropy, *purpose: str | int) -> bytes:
+        """Wrap a seed for the server."""
+        randomness = _stream(entropy, "oaep", *purpose)
+        return PKCS1_OAEP.new(self._key, SHA256, randfunc=randomness).encrypt(seed)
+
+
+class OpeningKey:
+    """The server's private key. It is never written anywhere, and shows nothing of itself."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._key = RSA.generate(BITS, randfunc=_stream(entropy, "server key"))
+        self.public = SealingKey(self._key.public_key().export_key("DER"))
+
+    def open(self, sealed: bytes) -> bytes:
+        """The seed inside, or an error."""
+        try:
+            seed = PKCS1_OAEP.new(self._key, SHA256).decrypt(sealed)
+        except (ValueError, TypeError) as error:
+            raise ExchangeError("a sealed seed that does not open") from error
+        if len(seed) != SEED_BYTES:
+            raise ExchangeError("a sealed seed of the wrong length")
+        return seed
+
+
+def _stream(entropy: Entropy, *purpose: str | int) -> Callable[[int], bytes]:
+    """What pycryptodome wants of a source of randomness: bytes, as many as it asks for, never the same again."""
+    calls = count()
+    return lambda size: entropy.bytes(size, *purpose, next(calls))

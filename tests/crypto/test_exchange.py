@@ -1,0 +1,320 @@
+import dataclasses
+import multiprocessing
+import socket
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fflbench.crypto import pads
+from fflbench.crypto.entropy import Entropy, derive
+from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.exchange import Acceptor, Initiator, open_submission, swap
+from fflbench.crypto.messages import Answer, Feedback, Offer, Reply, Submission
+from fflbench.crypto.seal import SealingKey
+
+
+def complete(initiator, acceptor):
+    answer = acceptor.take(initiator.offer())
+    acceptor.finish(initiator.take(answer))
+    return initiator.submission(), acceptor.submission()
+
+
+def opened(submission, server, size):
+    out = np.empty(size, np.float32)
+    open_submission(submission, server, out)
+    return out
+
+
+@pytest.mark.parametrize("group", ["ffdhe2048", "rfc5114"])
+def test_each_coordinate_of_the_mixed_updates_is_a_permutation_of_the_originals(parties, server, group):
+    k, j = parties(size=5000, group=group)
+    mixed = [opened(submission, server, 5000) for submission in complete(k, j)]
+    swapped = mixed[0].view(np.uint32) == j.update.view(np.uint32)
+    np.testing.assert_array_equal(mixed[0], np.where(swapped, j.update, k.update))
+    np.testing.assert_array_equal(mixed[1], np.where(swapped, k.update, j.update))
+    assert abs(swapped.mean() - 0.5) < 4 * 0.5 / np.sqrt(5000)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    size=st.integers(1, 200),
+    data=st.data(),
+)
+def test_the_long_way_gives_the_bits_of_a_swap_with_the_same_mask(parties, server, size, data):
+    """Any bit pattern: NaN, infinity and minus zero travel like everything else."""
+    words = arrays(np.uint32, size, elements=st.integers(0, 2**32 - 1))
+    one, other = (data.draw(words).view(np.float32) for _ in range(2))
+    bits = data.draw(arrays(np.uint8, size, elements=st.integers(0, 1)))
+    k, j = parties(updates=(one, other), entropy=Entropy())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pads, "mask", lambda *_: pads.spread(bits))
+        found = [opened(submission, server, size) for submission in complete(k, j)]
+    for there, wanted in zip(found, swap(one, other, pads.spread(bits)), strict=True):
+        assert there.tobytes() == wanted.tobytes()
+
+
+def test_updates_are_left_alone(parties):
+    k, j = parties()
+    before = k.update.copy(), j.update.copy()
+    complete(k, j)
+    np.testing.assert_array_equal(k.update, before[0])
+    np.testing.assert_array_equal(j.update, before[1])
+
+
+def test_with_a_seed_everything_repeats_and_without_nothing_does(parties):
+    def sent(entropy):
+        k, j = parties(entropy=entropy)
+        return [submission.to_bytes() for submission in complete(k, j)]
+
+    assert sent(Entropy(7)) == sent(Entropy(7))
+    assert sent(Entropy(7)) != sent(Entropy(8))
+    assert sent(Entropy()) != sent(Entropy())
+
+
+def test_what_a_partner_sees_fits_any_other_update(parties):
+    """Proposition 1: for every W' exactly one pair of pads gives the same two masked vectors at the same mask."""
+    k, j = parties(size=300)
+    answer = j.take(k.offer())
+    k.take(answer)
+    whole, kept = (np.frombuffer(part, np.uint32) for part in (answer.whole, answer.kept))
+    mask = k._mask
+    other = np.random.default_rng(9).integers(2**32, size=300, dtype=np.uint32)
+    rho = kept ^ (other & ~mask)
+    r = whole ^ other ^ rho
+    assert (other ^ r ^ rho).tobytes() == whole.tobytes()
+    assert ((other & ~mask) ^ rho).tobytes() == kept.tobytes()
+    # And for the true update these are the pads that were used.
+    true = j.update.view(np.uint32)
+    pad = pads.pad(pads.pad_key(j._seed_rho, "rho", 3), np.empty(300, np.uint32))
+    assert (kept ^ (true & ~mask)).tobytes() == pad.tobytes()
+
+
+def test_a_partner_learns_the_half_of_r_that_hides_nothing(parties):
+    k, j = parties(size=400)
+    answer = j.take(k.offer())
+    k.take(answer)
+    learned = np.frombuffer(answer.whole, np.uint32) ^ np.frombuffer(answer.kept, np.uint32)
+    r = pads.pad(pads.pad_key(j._seed_r, "r", 3), np.empty(400, np.uint32))
+    swapped = k._mask > 0
+    np.testing.assert_array_equal(learned[~swapped], r[~swapped])
+    assert not (learned[swapped] == j.update.view(np.uint32)[swapped]).any()
+
+
+def test_no_two_pads_share_key_and_label(parties, monkeypatch):
+    used = []
+
+    def spying(secret, *label, **options):
+        used.append((secret, label))
+        return derive(secret, *label, **options)
+
+    monkeypatch.setattr(pads, "derive", spying)
+    for round in range(3):
+        for seed in range(2):
+            complete(*parties(round=round, entropy=Entropy(seed), seed=seed))
+    made = [entry for entry in used if entry[1][0] == "pad"]
+    # Four pads an exchange; r of each side is not derived by anybody else before the server opens it.
+    assert len(made) == 3 * 2 * 4
+    assert len(set(made)) == len(made)
+
+
+def messages(parties):
+    k, j = parties()
+    offer = k.offer()
+    answer = j.take(offer)
+    return k, j, offer, answer
+
+
+@pytest.mark.parametrize("message", [Offer, Answer, Reply, Submission, Feedback])
+def test_messages_come_back_from_their_bytes(message):
+    fields = {name: bytes([number]) * (number + 1) for number, name in enumerate(message.COUNTED_AS)}
+    made = message(1, 2, 3, **fields)
+    content = made.to_bytes()
+    assert sum(made.sizes().values()) == len(content)
+    back = message.from_bytes(content)
+    assert {name: bytes(getattr(back, name)) for name in fields} == fields
+    for cut in range(len(content)):
+        with pytest.raises(ExchangeError):
+            message.from_bytes(content[:cut])
+    with pytest.raises(ExchangeError, match="after its end"):
+        message.from_bytes(content + b"x")
+    with pytest.raises(ExchangeError, match="another kind"):
+        message.from_bytes(b"XXXX" + content[4:])
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_are_more_than_an_exchange_error(content):
+    for message in (Offer, Answer, Reply, Submission):
+        try:
+            message.from_bytes(content)
+        except ExchangeError:
+            continue
+
+
+def flipped(content):
+    changed = bytearray(content)
+    changed[len(changed) // 2] ^= 1
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("field", ["power", "sealed_seed", "whole", "kept", "mac"])
+def test_a_tampered_answer_ends_the_exchange(parties, field):
+    k, _, _, answer = messages(parties)
+    with pytest.raises(ExchangeError):
+        k.take(dataclasses.replace(answer, **{field: flipped(getattr(answer, field))}))
+    with pytest.raises(ExchangeError, match="not complete"):
+        k.submission()
+
+
+@pytest.mark.parametrize("field", ["whole", "kept", "mac"])
+def test_a_tampered_reply_ends_the_exchange(parties, field):
+    k, j, _, answer = messages(parties)
+    reply = k.take(answer)
+    with pytest.raises(ExchangeError):
+        j.finish(dataclasses.replace(reply, **{field: flipped(getattr(reply, field))}))
+    with pytest.raises(ExchangeError, match="not complete"):
+        j.submission()
+
+
+@pytest.mark.parametrize("field", ["power", "sealed_seed"])
+def test_an_offer_tampered_with_is_found_out_by_the_initiator(parties, field):
+    k, j = parties()
+    offer = k.offer()
+    if field == "power":
+        changed = offer.power[:-1] + bytes([offer.power[-1] ^ 1])
+        # Half of all numbers are no squares, so the acceptor may see it at once.
+        try:
+            answer = j.take(dataclasses.replace(offer, power=changed))
+        except ExchangeError:
+            return
+    else:
+        answer = j.take(dataclasses.replace(offer, sealed_seed=flipped(offer.sealed_seed)))
+    with pytest.raises(ExchangeError, match="MAC"):
+        k.take(answer)
+
+
+def test_truncated_vectors_end_the_exchange(parties):
+    k, _, _, answer = messages(parties)
+    with pytest.raises(ExchangeError):
+        k.take(dataclasses.replace(answer, whole=answer.whole[:-4]))
+    k, j = parties(size=10)
+    longer, _ = parties(size=11)
+    answer = j.take(longer.offer())
+    with pytest.raises(ExchangeError, match="wrong length"):
+        longer.take(answer)
+
+
+def test_replayed_or_misdirected_messages_are_refused(parties):
+    k, _, offer, answer = messages(parties)
+    later_k, later_j = parties(round=4)
+    with pytest.raises(ExchangeError, match="another exchange"):
+        later_j.take(offer)
+    later_k.offer()
+    with pytest.raises(ExchangeError, match="another exchange"):
+        later_k.take(answer)
+    with pytest.raises(ExchangeError, match="another exchange"):
+        k.take(dataclasses.replace(answer, sender=4))
+    # The same round with other keys: the header fits, the MAC does not.
+    other_k, _ = parties(entropy=Entropy(99))
+    other_k.offer()
+    with pytest.raises(ExchangeError, match="MAC"):
+        other_k.take(answer)
+
+
+def test_messages_out_of_order_are_refused(parties):
+    k, j, offer, answer = messages(parties)
+    reply = k.take(answer)
+    fresh_k, fresh_j = parties()
+    for early in (lambda: fresh_j.finish(reply), lambda: fresh_k.take(answer)):
+        with pytest.raises(ExchangeError, match="out of order"):
+            early()
+    j.finish(reply)
+    for again in (k.offer, lambda: k.take(answer), lambda: j.take(offer), lambda: j.finish(reply)):
+        with pytest.raises(ExchangeError, match="out of order"):
+            again()
+
+
+def test_a_seed_sealed_to_another_key_is_seen_by_the_server(parties, server, stranger):
+    k, j = parties()
+    j.server = SealingKey(stranger.public.exported)
+    mine, theirs = complete(k, j)
+    with pytest.raises(ExchangeError, match="does not open"):
+        opened(mine, server, 1000)
+    assert np.isfinite(opened(theirs, server, 1000)).all()
+
+
+def test_a_submission_of_the_wrong_length_is_seen_by_the_server(parties, server):
+    mine, _ = complete(*parties())
+    with pytest.raises(ExchangeError, match="wrong length"):
+        opened(mine, server, 999)
+
+
+def test_messages_and_errors_show_no_content(parties):
+    k, _, offer, answer = messages(parties)
+    assert repr(offer) == "Offer(round: 3, sender: 5, receiver: 9, power: 256 bytes, sealed_seed: 384 bytes)"
+    for secret in (k._secret, k._seed_r, k._seed_rho):
+        for shown in (repr(k), repr(answer), str(vars(ExchangeError("x")))):
+            assert secret.hex() not in shown
+            assert repr(secret)[2:-1] not in shown
+    assert str(k.update[0]) not in repr(k)
+
+
+def test_the_ledger_counts_what_the_paper_counts(parties):
+    """D parameters: 4 D bytes a vector; 256 bytes a power, 384 a sealed seed, 32 a MAC."""
+    k, j, offer, answer = messages(parties)
+    reply = k.take(answer)
+    j.finish(reply)
+    assert offer.sizes() == {"framing": 17 + 2 * 8, "power": 256, "sealed seed": 384}
+    assert answer.sizes() == {"framing": 17 + 5 * 8, "power": 256, "sealed seed": 384, "masked vector": 8000, "mac": 32}
+    assert reply.sizes() == {"framing": 17 + 3 * 8, "masked vector": 8000, "mac": 32}
+    assert k.submission().sizes() == {"framing": 17 + 2 * 8, "mixed update": 4000, "sealed seed": 384}
+
+
+def send(connection, message):
+    content = message.to_bytes()
+    connection.sendall(struct.pack("<Q", len(content)) + content)
+
+
+def receive(connection, kind):
+    def exactly(count):
+        found = b""
+        while len(found) < count:
+            found += connection.recv(count - len(found))
+        return found
+
+    return kind.from_bytes(exactly(struct.unpack("<Q", exactly(8))[0]))
+
+
+def other_process(port, server_key, queue):
+    """The acceptor, in a process that has nothing but the server's public key and a socket."""
+    update = np.full(2000, 2, np.float32)
+    acceptor = Acceptor(update, name=9, partner=5, round=1, server=SealingKey(server_key), entropy=Entropy())
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        send(connection, acceptor.take(receive(connection, Offer)))
+        acceptor.finish(receive(connection, Reply))
+    queue.put(acceptor.submission().to_bytes())
+
+
+def test_an_exchange_over_a_real_socket_between_two_processes(server):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    update = np.full(2000, 1, np.float32)
+    initiator = Initiator(update, name=5, partner=9, round=1, server=server.public, entropy=Entropy())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        process = context.Process(
+            target=other_process, args=(listening.getsockname()[1], server.public.exported, queue)
+        )
+        process.start()
+        listening.settimeout(60)
+        connection, _ = listening.accept()
+        with connection:
+            send(connection, initiator.offer())
+            send(connection, initiator.take(receive(connection, Answer)))
+        theirs = Submission.from_bytes(queue.get(timeout=60))
+        process.join()
+    mine, their = (opened(submission, server, 2000) for submission in (initiator.submission(), theirs))
+    np.testing.assert_array_equal(mine + their, 3)
+    assert set(np.unique(mine)) == {1, 2}

@@ -1,0 +1,127 @@
+from decimal import Decimal, getcontext
+
+import numpy as np
+import pytest
+from Crypto.Cipher import AES
+from Crypto.Util.number import isPrime
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fflbench.crypto import pads
+from fflbench.crypto.entropy import Entropy, derive
+from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.groups import FFDHE2048_P, GROUPS, RFC5114_G, RFC5114_P, RFC5114_Q
+
+
+def test_ffdhe2048_is_the_prime_of_its_rfc():
+    """RFC 7919, A.1: p = 2^2048 - 2^1984 + ([2^1918 e] + 560316) 2^64 - 1."""
+    getcontext().prec = 700
+    e_part = int(Decimal(2) ** 1918 * Decimal(1).exp())
+    assert 2**2048 - 2**1984 + (e_part + 560316) * 2**64 - 1 == FFDHE2048_P
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_groups_are_of_prime_order_in_a_prime_field_of_2048_bits(group):
+    assert group.p.bit_length() == 2048
+    assert isPrime(group.p)
+    assert isPrime(group.q)
+    assert (group.p - 1) % group.q == 0
+    assert group.g != 1
+    assert pow(group.g, group.q, group.p) == 1
+
+
+def test_the_papers_group_has_a_subgroup_of_256_bits():
+    assert RFC5114_Q.bit_length() == 256
+    assert GROUPS["rfc5114"].g == RFC5114_G < RFC5114_P
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_both_sides_have_the_same_secret(group):
+    a, b = (Entropy().bytes(group.secret_bytes, name) for name in "ab")
+    assert group.shared(a, group.public(b)) == group.shared(b, group.public(a))
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_what_is_no_element_ends_the_exchange(group):
+    outside = next(value for value in range(2, 100) if pow(value, group.q, group.p) != 1)
+    for value in (0, 1, group.p - 1, group.p, group.p + 1, outside):
+        with pytest.raises(ExchangeError, match="no element of the group"):
+            group.shared(b"\x01" * 32, value.to_bytes(257)[-256:] if value < 2**2048 else value.to_bytes(257))
+    for wrong_length in (b"", b"\x02", group.public(b"\x05") + b"\x00"):
+        with pytest.raises(ExchangeError):
+            group.shared(b"\x01" * 32, wrong_length)
+
+
+def test_hkdf_is_that_of_its_rfc():
+    """RFC 5869, test case 3 (SHA-256, no salt, no info), by the library that derive() calls."""
+    from Crypto.Hash import SHA256
+    from Crypto.Protocol.KDF import HKDF
+
+    okm = "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"
+    assert HKDF(b"\x0b" * 22, 42, b"", SHA256, context=b"").hex() == okm
+
+
+def test_labels_never_run_together():
+    labels = [
+        ("a", "b"),
+        ("ab",),
+        ("a", "b", ""),
+        ("", "a", "b"),
+        ("a", 1),
+        ("a1",),
+        ("mask", 1, 2, 3),
+        ("mask", 1, 23),
+    ]
+    assert len({derive(b"secret", *label) for label in labels}) == len(labels)
+
+
+def test_entropy_is_the_systems_unless_a_cell_gives_its_seed():
+    assert Entropy().bytes(32, "x") != Entropy().bytes(32, "x")
+    assert Entropy(3).bytes(32, "x", 1) == Entropy(3).bytes(32, "x", 1)
+    assert len({Entropy(3).bytes(32, "x", 1), Entropy(4).bytes(32, "x", 1), Entropy(3).bytes(32, "x", 2)}) == 3
+    assert "3" not in repr(Entropy(3))
+
+
+@given(st.integers(0, 300), st.binary(min_size=32, max_size=32))
+def test_a_pad_is_the_aes_counter_keystream(size, key):
+    out = pads.pad(key, np.empty(size, np.uint32))
+    block = AES.new(key, AES.MODE_ECB)
+    counters = b"".join(block.encrypt(counter.to_bytes(16)) for counter in range(size * 4 // 16 + 1))
+    assert out.tobytes() == counters[: size * 4]
+
+
+def test_padding_twice_takes_the_pad_off():
+    data = np.arange(1000, dtype=np.uint32)
+    there = np.empty_like(data)
+    pads.add_pad(data, b"k" * 32, there)
+    assert (there != data).mean() > 0.99
+    pads.add_pad(there, b"k" * 32, there)
+    np.testing.assert_array_equal(there, data)
+
+
+def test_a_mask_is_one_unbiased_bit_a_coordinate():
+    size = 100_000
+    found = pads.mask(b"shared", 1, 2, 3, size)
+    assert set(np.unique(found)) == {0, 0xFFFFFFFF}
+    assert abs((found > 0).mean() - 0.5) < 4 * 0.5 / np.sqrt(size)
+    for other in ((b"other", 1, 2, 3), (b"shared", 2, 2, 3), (b"shared", 1, 3, 2)):
+        assert 0.48 < (pads.mask(*other, size) == found).mean() < 0.52
+
+
+def test_a_seed_is_opened_by_its_server_alone(server, stranger):
+    seed = bytes(range(32))
+    sealed = server.public.seal(seed, Entropy(), 1)
+    assert len(sealed) == 384
+    assert server.open(sealed) == seed
+    assert server.public.seal(seed, Entropy(), 1) != sealed
+    with pytest.raises(ExchangeError, match="does not open"):
+        stranger.open(sealed)
+    for damaged in (sealed[:-1], b"", bytes(384), sealed[:-1] + bytes([sealed[-1] ^ 1])):
+        with pytest.raises(ExchangeError):
+            server.open(damaged)
+    with pytest.raises(ExchangeError, match="wrong length"):
+        server.open(server.public.seal(b"short", Entropy(), 1))
+
+
+def test_keys_show_nothing_of_themselves(server):
+    assert str(server._key.d)[:20] not in repr(server) + str(vars(server.public))
