@@ -60,6 +60,16 @@ def weighted_mean(updates: Matrix, weights: npt.ArrayLike) -> Vector:
     return mean
 
 
+def row_norms(updates: Matrix) -> npt.NDArray[np.float64]:
+    """The Euclidean length of every row."""
+    with np.errstate(over="ignore"):
+        squares = np.array([np.dot(row, row) for row in updates], np.float64)
+    for row in np.flatnonzero(~np.isfinite(squares)):
+        squares[row] = gram(updates[[row]])[0, 0]
+    lengths: npt.NDArray[np.float64] = np.sqrt(squares)
+    return lengths
+
+
 def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float64]:
     """All inner products of rows, summed in double precision so that close rows and huge ones keep their distances."""
     n, d = updates.shape

@@ -173,6 +173,15 @@ def open_submission(submission: Submission, key: OpeningKey, out: Vector) -> Non
 
 def swap(one: Vector, other: Vector, mask: Words) -> tuple[Vector, Vector]:
     """The mixed updates that a whole exchange leads to, without keys or pads."""
+    mixed = one.copy(), other.copy()
+    swap_in_place(*mixed, mask)
+    return mixed
+
+
+def swap_in_place(one: Vector, other: Vector, mask: Words) -> None:
+    """The same, where the originals are no longer needed."""
     a, b = one.view(np.uint32), other.view(np.uint32)
-    exchanged = (a ^ b) & mask
-    return (a ^ exchanged).view(np.float32), (b ^ exchanged).view(np.float32)
+    exchanged = a ^ b
+    exchanged &= mask
+    a ^= exchanged
+    b ^= exchanged

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -70,6 +70,10 @@ class Attack:
     knows: ClassVar[tuple[str, ...]] = ()
     """What it declares it must know; set by the decorator that registers it."""
 
+    strategy: Annotated[
+        Literal[1, 2, 3],
+        "where fragments are exchanged: 1 mix as agreed, 2 submit all poison instead, 3 give poison and submit clean",
+    ] = 1
     share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
 
     def count(self, participants: int) -> int:

@@ -44,6 +44,9 @@ class Defense:
     aggregates_alone: ClassVar[bool] = True
     """Whether a matrix of updates is all its aggregate needs (what `fflbench.aggregate` can offer)."""
 
+    exchanges: ClassVar[bool] = False
+    """Whether participants exchange fragments, so that an attack's strategy matters."""
+
     setting: Setting
     memory: dict[str, npt.NDArray[Any]]
 
@@ -76,6 +79,10 @@ class Defense:
     def aggregate(self, view: ServerView) -> Vector:
         """The change of the global model; `NoAnswerError` keeps it as it is."""
         raise NotImplementedError
+
+    def report(self) -> dict[str, Any]:
+        """What the round just played looked like from inside, as JSON can hold it."""
+        return {}
 
     def flags(self) -> list[str]:
         """What a reader of the results should know of this defense in this setting."""

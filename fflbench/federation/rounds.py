@@ -68,6 +68,8 @@ class Federation:
             x, y = _poisoned(data, held, self.attackers, task, attack, seed)
             pool = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
             self.engine = engine(self.model, Holdings(*pool, held, seed, task))
+            clean = torch.from_numpy(data.train.x).to(device), torch.from_numpy(data.train.y).to(device)
+            self.honest_engine = engine(self.model, Holdings(*clean, held, seed, task))
             self.evaluation = Evaluation(task, self.model, data.test)
         sizes = np.array([len(indices) for indices in held])
         self.defense.begin(Setting(task.participants, task.per_round, sizes, self.model.columns, seed))
@@ -93,6 +95,7 @@ class Federation:
             "selected": len(selected),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
+            **self.defense.report(),
         }
         self.history.append(told)
         return told
@@ -131,7 +134,13 @@ class Federation:
             if getattr(poisoned, "shape", None) != known.updates.shape:
                 raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
             updates[group] = poisoned
-        return Sent(exchanged=updates, submitted=updates)
+        if not self.defense.exchanges:
+            return Sent(updates, updates)
+        strategy, submitted = self.attack.strategy, updates
+        if strategy == 3 and len(rows):
+            submitted = updates.copy()
+            submitted[rows] = self.honest_engine.train(self.weights, selected[rows], self.round)
+        return Sent(updates, submitted, ignores_exchange=hostile & (strategy != 1), accepts_everyone=hostile)
 
     @timed
     def transmit(self, selected: Indices, sent: Sent) -> ServerView:
@@ -185,9 +194,17 @@ class Federation:
                 "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in self.history),
                 "dropped_rows": sum(len(told["dropped"]) for told in self.history),
                 "flags": self.defense.flags(),
+                **self._exclusions(),
             },
             seconds=dict(self.seconds),
         )
+
+    def _exclusions(self) -> dict[str, Any]:
+        """Who ended up excluded by a defense that excludes people, and how many of them did nothing wrong."""
+        excluded = self.history[-1].get("excluded")
+        if excluded is None:
+            return {}
+        return {"excluded": excluded, "honest_excluded": len(set(excluded) - set(self.attackers.tolist()))}
 
     def state(self) -> "State":
         """All that the rounds to come depend on."""

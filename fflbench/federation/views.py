@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fflbench.federation.columns import Columns
 from fflbench.types import Indices, Matrix, Vector
@@ -13,7 +14,13 @@ class Sent(NamedTuple):
     """What the selected participants send, a row each; attackers may exchange one thing and submit another."""
 
     exchanged: Matrix
+    """What goes into an exchange of fragments, where the defense has one."""
     submitted: Matrix
+    """What is sent to the server where there is no exchange, or by those who ignore what came of it."""
+    ignores_exchange: npt.NDArray[np.bool_] | None = None
+    """Who submits its own row whole, whatever it exchanged."""
+    accepts_everyone: npt.NDArray[np.bool_] | None = None
+    """Who exchanges with anybody, whatever the other's reputation."""
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ def plan(suite: Suite) -> list[Cell]:
     cells: dict[str, Cell] = {}
     for task, attack, defense in itertools.product(tasks, attacks, defenses):
         _check(suite, task, attack, defense)
+        exchanges = registry.get(Kind.DEFENSE, defense.name).create(**defense.parameters).exchanges
+        strategy = attack.parameters.get("strategy", 1)
+        if strategy != 1 and not exchanges:
+            # Strategies differ only where fragments are exchanged: elsewhere the first stands for all.
+            continue
         for seed in suite.seeds:
             configuration = {
                 Kind.TASK.value: {"name": task.name, "parameters": task.parameters},

@@ -25,7 +25,7 @@ def bits(outcome_or_federation):
     return outcome_or_federation.weights.tobytes(), json.dumps(outcome_or_federation.history)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [*RULES, "ffl", "ffl-mixing"])
 def test_the_same_cell_gives_the_same_bits(federation, rule):
     cells = [federation(attack="gaussian-noise", defense=rule, rounds=4) for _ in range(2)]
     for cell in cells:
@@ -36,7 +36,7 @@ def test_the_same_cell_gives_the_same_bits(federation, rule):
     assert bits(other) != bits(cells[0])
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [*RULES, "ffl", "ffl-mixing"])
 @pytest.mark.parametrize("stop", [0, 1, 4, 6])
 def test_a_restored_checkpoint_goes_on_to_the_same_bits(federation, rule, stop):
     fields = {"attack": "label-flipping", "defense": rule, "rounds": 7, "average_last": 3}

@@ -1,0 +1,174 @@
+"""Mixing: participants pair up and swap random coordinates of their updates before the server sees them.
+
+The half of fragmented federated learning that hides updates; what the server then makes of the mixed ones is another
+matter (`ffl`, `ffl-mixing`).
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.crypto import pads
+from fflbench.crypto.entropy import Entropy, derive
+from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.exchange import Acceptor, Initiator, open_submission, swap_in_place
+from fflbench.crypto.groups import GROUPS
+from fflbench.crypto.messages import SERVER, Message, Submission
+from fflbench.crypto.seal import OpeningKey
+from fflbench.federation import Defense, Sent, ServerView
+from fflbench.federation.defense import Setting
+from fflbench.randomness import stream
+from fflbench.types import Indices, Matrix, Vector
+
+KINDS = ("power", "sealed seed", "masked vector", "mixed update", "feedback", "mac", "framing")
+
+
+@dataclass(kw_only=True)
+class Mixing(Defense):
+    """Selects like everybody, pairs at random, and lets the server see mixed updates only.
+
+    A participant scales its change by its number of examples over a public figure, the mean, since the server cannot
+    weigh people whose coordinates it cannot tell apart. Who finds no partner abstains, and never sends unmixed.
+    """
+
+    exchanges: ClassVar[bool] = True
+    aggregates_alone: ClassVar[bool] = False
+
+    mode: Annotated[
+        Literal["fast", "full"], "swap the same coordinates without keys, or send and open every message for real"
+    ] = "fast"
+    group: Annotated[Literal["ffdhe2048", "rfc5114"], "where partners agree on a secret; the second is the paper's"] = (
+        "ffdhe2048"
+    )
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        self.reference = float(setting.sizes.mean())
+        self.memory["bytes"] = np.zeros(len(KINDS), np.int64)
+        self.server = OpeningKey(Entropy(setting.seed)) if self.mode == "full" else None
+        self.partner: dict[int, int] = {}
+        self.abstained: list[int] = []
+        self.faults: list[str] = []
+
+    def accepts(self, asked: int, asking: int, *, first: bool) -> bool:
+        """Whether a participant exchanges with another; `first` says whether it is the one who asks."""
+        return True
+
+    def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
+        rows = self._scaled(sent.exchanged, selected)
+        indifferent = sent.accepts_everyone if sent.accepts_everyone is not None else np.zeros(len(selected), bool)
+        ignoring = sent.ignores_exchange if sent.ignores_exchange is not None else np.zeros(len(selected), bool)
+        whole = {
+            int(place): self._scaled(sent.submitted[[place]], selected[[place]])[0]
+            for place in np.flatnonzero(ignoring)
+        }
+        pairs = self._pair(round, selected, indifferent)
+        self.faults = []
+        arrived = np.zeros(len(selected), bool)
+        for one, other in pairs:
+            exchange = self._exchange if self.server else self._swap
+            arrived[[one, other]] = exchange(round, selected, rows, one, other, whole)
+        paired = {place for pair in pairs for place in pair}
+        self.abstained = [int(who) for place, who in enumerate(selected) if place not in paired]
+        self.partner = {
+            int(selected[a]): int(selected[b]) for one, other in pairs for a, b in ((one, other), (other, one))
+        }
+        return ServerView(
+            round=round,
+            weights=weights,
+            participants=selected[arrived],
+            updates=rows if arrived.all() else rows[arrived],
+            sizes=self.setting.sizes[selected[arrived]],
+            columns=self.setting.columns,
+            selected=len(selected),
+        )
+
+    def unscaled(self, view: ServerView) -> float:
+        """What a mean of mixed rows is multiplied with to become a mean by examples."""
+        return len(view.sizes) * self.reference / float(view.sizes.sum())
+
+    def report(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"abstained": self.abstained, "faults": self.faults}
+        if self.server:
+            told["bytes"] = dict(zip(KINDS, self.memory["bytes"].tolist(), strict=True))
+        return told
+
+    def _scaled(self, rows: Matrix, who: Indices) -> Matrix:
+        factors = (self.setting.sizes[who] / self.reference).astype(np.float32)
+        return rows if (factors == 1).all() else rows * factors[:, None]
+
+    def _pair(self, round: int, selected: Indices, indifferent: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+        """In random order, each who is free asks random others who are free, until one agrees."""
+        rng = stream(self.setting.seed, "pairing", round)
+        free = set(range(len(selected)))
+        pairs = []
+        for one in rng.permutation(len(selected)):
+            if one not in free:
+                continue
+            for other in rng.permutation(sorted(free - {one})):
+                willing = indifferent[one] or self.accepts(selected[one], selected[other], first=True)
+                agreed = indifferent[other] or self.accepts(selected[other], selected[one], first=False)
+                if willing and agreed:
+                    pairs.append((int(one), int(other)))
+                    free -= {one, other}
+                    break
+        return pairs
+
+    def _swap(
+        self, round: int, selected: Indices, rows: Matrix, one: int, other: int, whole: dict[int, Vector]
+    ) -> tuple[bool, bool]:
+        """The exchange without keys, pads or messages: the same coordinates change places."""
+        kept = {place: whole[place].copy() for place in (one, other) if place in whole}
+        secret = derive(f"cell {self.setting.seed}".encode(), "fast mask")
+        mask = pads.mask(secret, round, int(selected[one]), int(selected[other]), rows.shape[1])
+        swap_in_place(rows[one], rows[other], mask)
+        for place, row in kept.items():
+            rows[place] = row
+        return True, True
+
+    def _exchange(
+        self, round: int, selected: Indices, rows: Matrix, one: int, other: int, whole: dict[int, Vector]
+    ) -> tuple[bool, bool]:
+        """The exchange for real. A fault between partners silences both, one that only the server sees its sender."""
+        assert self.server is not None
+        k, j = int(selected[one]), int(selected[other])
+        entropy, public, group = Entropy(self.setting.seed), self.server.public, GROUPS[self.group]
+        initiator = Initiator(rows[one], k, j, round, public, entropy, group)
+        acceptor = Acceptor(rows[other], j, k, round, public, entropy, group)
+        try:
+            offer = initiator.offer()
+            answer = acceptor.take(offer)
+            reply = initiator.take(answer)
+            acceptor.finish(reply)
+        except ExchangeError as error:
+            self.faults.append(f"between partners: {error}")
+            return False, False
+        self._count(offer, answer, reply)
+        arrived = []
+        for place, party in ((one, initiator), (other, acceptor)):
+            submission = self._alone(round, party.name, whole[place]) if place in whole else party.submission()
+            self._count(submission)
+            try:
+                open_submission(submission, self.server, rows[place])
+                arrived.append(True)
+            except ExchangeError as error:
+                self.faults.append(f"at the server: {error}")
+                arrived.append(False)
+        return arrived[0], arrived[1]
+
+    def _alone(self, round: int, name: int, row: Vector) -> Submission:
+        """What somebody sends who ignores the exchange: its own row, under a pad of its own."""
+        assert self.server is not None
+        entropy = Entropy(self.setting.seed)
+        seed = entropy.bytes(pads.SEED_BYTES, "seed of a lone pad", round, name)
+        encrypted = np.empty(len(row), np.uint32)
+        pads.add_pad(row.view(np.uint32), pads.pad_key(seed, "r", round), encrypted)
+        sealed = self.server.public.seal(seed, entropy, "lone", round, name)
+        return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
+
+    def _count(self, *messages: Message) -> None:
+        for message in messages:
+            for kind, size in message.sizes().items():
+                self.memory["bytes"][KINDS.index(kind)] += size

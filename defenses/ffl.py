@@ -1,0 +1,135 @@
+"""Fragmented federated learning. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE
+Transactions on Neural Networks and Learning Systems, 2022.
+"""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Ge, Le, Lt
+
+from fflbench.crypto.messages import SERVER, Feedback
+from fflbench.federation import Columns, ServerView
+from fflbench.federation.defense import Setting
+from fflbench.kernels import row_norms, weighted_mean
+from fflbench.randomness import stream
+from fflbench.registry import defense
+from fflbench.types import Indices, Matrix, Vector
+
+from ._mixing import Mixing
+from .median import median
+
+
+@defense("ffl", title="FFL", tolerates="f <= n/5")
+class FFL(Mixing):
+    """Mix updates in pairs, score the mixed ones, and let reputations decide who is selected, asked and believed.
+
+    docs/ffl.md tells where this differs from the paper's letter, and why; the literal choices are parameters.
+    """
+
+    alpha: Annotated[float, Ge(0), Le(1), "weight of magnitude against direction in a score"] = 0.2
+    selection_size: Annotated[
+        Literal["settled", "literal"], "select C K of the candidates, or the paper's C times the candidates"
+    ] = "settled"
+    acceptance: Annotated[
+        Literal["settled", "literal"], "ask whoever is at the first quartile or above, or strictly above it"
+    ] = "settled"
+    normalise: Annotated[Literal["trust", "literal"], "divide by the sum of trusts, or by examples alone"] = "trust"
+    non_finite: Annotated[
+        Literal["spare", "penalise"], "who sends NaN: lowers its partner's local reputation, or gets the lowest score"
+    ] = "spare"
+    warmup: Annotated[int, Ge(0), "first rounds with the median as aggregate, everybody selectable and accepted"] = 0
+    explore: Annotated[float, Ge(0), Lt(1), "share of the selection that goes to those below the quartile"] = 0.0
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        self.memory["global"] = np.zeros(setting.participants)
+        self.memory["local"] = np.zeros((setting.participants, setting.participants))
+        self.trust: dict[int, float] = {}
+        self.round = 0
+
+    def select(self, round: int) -> Indices:
+        """Candidates are those at or above the first quartile of global reputation (Procedure 1)."""
+        self.round = round
+        reputation, wanted = self.memory["global"], self.setting.per_round
+        below = np.flatnonzero(reputation < np.quantile(reputation, 0.25)) if round >= self.warmup else np.empty(0, int)
+        candidates = np.setdiff1d(np.arange(self.setting.participants), below)
+        if self.selection_size == "literal":
+            wanted = max(int(wanted / self.setting.participants * len(candidates)), 2)
+        # Pairs need an even number.
+        wanted = max(min(wanted, len(candidates)) // 2 * 2, 2)
+        rng = stream(self.setting.seed, "selection", round)
+        others = min(int(self.explore * wanted), len(below))
+        chosen = rng.choice(candidates, wanted - others, replace=False)
+        return np.sort(np.concatenate([chosen, rng.choice(below, others, replace=False)]))
+
+    def accepts(self, asked: int, asking: int, *, first: bool) -> bool:
+        """At or above the first quartile of one's own local reputations, own entry left out."""
+        if self.round < self.warmup:
+            return True
+        local = self.memory["local"][asked]
+        quartile = np.quantile(np.delete(local, asked), 0.25)
+        strictly = first and self.acceptance == "literal"
+        return bool(local[asking] > quartile if strictly else local[asking] >= quartile)
+
+    def aggregate(self, view: ServerView) -> Vector:
+        """Score, update reputations, send feedback, and average by trust."""
+        similarity = scores(view.updates, view.columns, self.alpha)
+        difference = similarity - np.quantile(similarity, 0.25)
+        reputation, local = self.memory["global"], self.memory["local"]
+        reputation[view.participants] += difference
+        for who, feedback in zip(view.participants, difference, strict=True):
+            local[who, self.partner[who]] += feedback
+        self._punish(view, difference)
+        if self.server:
+            for who, value in zip(view.participants, difference, strict=True):
+                self._count(Feedback(view.round, SERVER, int(who), np.float32(value).tobytes()))
+        trust = np.maximum(np.tanh(reputation - np.quantile(reputation, 0.25)), 0)[view.participants]
+        self.trust = {int(who): float(value) for who, value in zip(view.participants, trust, strict=True)}
+        if view.round < self.warmup:
+            return median(view.updates) * np.float32(self.unscaled(view))
+        if self.normalise == "literal":
+            change: Vector = (trust * self.reference / view.sizes.sum()).astype(np.float32) @ view.updates
+            return change
+        return weighted_mean(view.updates, trust if trust.any() else np.ones(len(trust))) * np.float32(
+            self.unscaled(view)
+        )
+
+    def report(self) -> dict[str, Any]:
+        reputation = self.memory["global"]
+        return {
+            **super().report(),
+            "trust": self.trust,
+            "reputation": reputation.tolist(),
+            "excluded": np.flatnonzero(reputation < np.quantile(reputation, 0.25)).tolist(),
+        }
+
+    def _punish(self, view: ServerView, difference: npt.NDArray[np.float64]) -> None:
+        """What a row that is not finite costs: its sender may have been framed by its partner."""
+        drop = min(float(difference.min()), 0.0)
+        for who in view.dropped:
+            if self.non_finite == "penalise":
+                self.memory["global"][who] += drop
+            else:
+                self.memory["local"][who, self.partner[int(who)]] += drop
+
+
+def scores(updates: Matrix, columns: Columns, alpha: float) -> npt.NDArray[np.float64]:
+    r"""How alike each mixed update is to the others, from 0 to 1.
+
+    $$ sim_k = \alpha \left( 1 - \frac{|med - \lVert x_k \rVert|}{\max_j |med - \lVert x_j \rVert|} \right)
+       + (1 - \alpha) \frac{1 + \cos(x_{k,L}, med_L)}{2} $$
+
+    with $med$ the median of the magnitudes and $med_L$ the coordinate-wise median of the last layers. Where all
+    magnitudes are equally far from their median the first bracket is 1; where a vector is zero the cosine is 0.
+    """
+    magnitudes = row_norms(updates[:, columns.parameters])
+    distances = np.abs(np.median(magnitudes) - magnitudes)
+    farthest = distances.max()
+    closeness = np.ones(len(distances)) if farthest == 0 else 1 - distances / farthest
+    last = updates[:, columns.last_layer].astype(np.float64)
+    middle = median(last.astype(np.float32)).astype(np.float64)
+    lengths = np.linalg.norm(last, axis=1) * np.linalg.norm(middle)
+    cosine = np.divide(last @ middle, lengths, out=np.zeros(len(last)), where=lengths > 0)
+    similarity: npt.NDArray[np.float64] = alpha * closeness + (1 - alpha) * (cosine + 1) / 2
+    return similarity
