@@ -50,6 +50,9 @@ class Cell:
         return self.entry(kind).create(**self.configuration[kind]["parameters"])
 
 
+STRATEGY = "strategy"
+
+
 @dataclass(frozen=True)
 class Choice:
     """A task, attack or defense with its parameters, under the name that the tables show."""
@@ -68,10 +71,12 @@ def plan(suite: Suite) -> list[Cell]:
     for task, attack, defense in itertools.product(tasks, attacks, defenses):
         _check(suite, task, attack, defense)
         exchanges = registry.get(Kind.DEFENSE, defense.name).create(**defense.parameters).exchanges
-        strategy = attack.parameters.get("strategy", 1)
-        if strategy != 1 and not exchanges:
-            # Strategies differ only where fragments are exchanged: elsewhere the first stands for all.
+        strategies = [other.parameters[STRATEGY] for other in attacks if other.label == attack.label]
+        strategy = attack.parameters[STRATEGY]
+        if not exchanges and strategy != min(strategies):
+            # Strategies differ only where fragments are exchanged: elsewhere one stands for all.
             continue
+        row = f"{defense.label}, strategy {strategy}" if exchanges and len(strategies) > 1 else defense.label
         for seed in suite.seeds:
             configuration = {
                 Kind.TASK.value: {"name": task.name, "parameters": task.parameters},
@@ -79,7 +84,7 @@ def plan(suite: Suite) -> list[Cell]:
                 Kind.DEFENSE.value: {"name": defense.name, "parameters": defense.parameters},
                 "seed": seed,
             }
-            labels = {"task": task.label, "attack": attack.label, "defense": defense.label}
+            labels = {"task": task.label, "attack": attack.label, "defense": row}
             cell = Cell(configuration, labels)
             if cell.id in cells:
                 raise SuiteError(f"{suite.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
@@ -116,7 +121,8 @@ def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[tu
             raise ParameterError(f"{name} is an empty list of values")
     for values in itertools.product(*(given[name] for name in varied)):
         chosen = dict(zip(varied, values, strict=True))
-        suffix = ", ".join(f"{name} = {value}" for name, value in chosen.items())
+        # How attackers behave in an exchange is told with the defense that has one.
+        suffix = ", ".join(f"{name} = {value}" for name, value in chosen.items() if name != STRATEGY)
         yield f" ({suffix})" if suffix else "", {**given, **chosen}
 
 

@@ -67,6 +67,20 @@ def test_a_list_of_values_makes_a_grid_too():
     assert {cell.labels["task"] for cell in found} == {"digits-mlp (rounds = 3)", "digits-mlp (rounds = 4)"}
 
 
+def test_strategies_are_rows_of_the_defenses_that_exchange():
+    text = GOOD.replace("sigma = 0.1", "strategy = [1, 2]").replace('"krum-3"]', '"krum-3", "ffl"]')
+    found = [cell for cell in cells(text) if cell.seed == 0]
+    assert [(cell.labels["attack"], cell.labels["defense"]) for cell in found] == [
+        ("none", "fedavg"),
+        ("none", "krum-3"),
+        ("none", "ffl"),
+        ("gaussian-noise", "fedavg"),
+        ("gaussian-noise", "krum-3"),
+        ("gaussian-noise", "ffl, strategy 1"),
+        ("gaussian-noise", "ffl, strategy 2"),
+    ]
+
+
 def test_one_task_may_have_fields_of_its_own():
     text = GOOD.replace('tasks = ["digits-mlp"]', 'tasks = ["digits-mlp", "long"]') + (
         '[task.long]\nuse = "digits-mlp"\nrounds = 50\n'
@@ -192,6 +206,7 @@ def test_shipped_suites_plan(entry):
     assert entry.summary
     if entry.name.startswith("paper-"):
         assert all(cell.configuration["task"]["parameters"]["average_last"] == 10 for cell in found)
+        assert {"ffl", "ffl, strategy 1", "ffl, strategy 2"} <= {cell.labels["defense"] for cell in found}
 
 
 PIECES = st.sampled_from(
