@@ -99,7 +99,7 @@ class FFL(Mixing):
         reputation = self.memory["global"]
         return {
             **super().report(),
-            "trust": self.trust,
+            "trust": {str(who): value for who, value in self.trust.items()},
             "reputation": reputation.tolist(),
             "excluded": np.flatnonzero(reputation < np.quantile(reputation, 0.25)).tolist(),
         }

@@ -151,11 +151,20 @@ def run_command(
 def show_command(
     cell: Annotated[str, typer.Argument(help="A record's file, or the first letters of a cell's id.")],
     out: Out = Path("results"),
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw its rounds to this file, .png or .svg: accuracy, and trust if any.")
+    ] = None,
 ) -> None:
     """Show one record: configuration, metrics, accuracy over rounds, and the command that runs it again."""
     from fflbench.report import show
 
-    typer.echo(show.show(show.find(cell, out)))
+    file = show.find(cell, out)
+    typer.echo(show.show(file))
+    if plot:
+        from fflbench.report import plots
+
+        plots.rounds(file, plot)
+        typer.echo(f"drawn to {plot}", err=True)
 
 
 @data_app.command("status")
