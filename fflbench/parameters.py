@@ -43,7 +43,7 @@ class Parameter:
         return self.default is REQUIRED
 
     def __str__(self) -> str:
-        default = "required" if self.required else f"default {_quoted(self.default)}"
+        default = "required" if self.required else f"default {quoted(self.default)}"
         return f"{self.name} ({self.type}, {default})"
 
 
@@ -97,7 +97,7 @@ def check(
             checked[name] = adapter.validate_python(tuple(value) if is_tuple else value, strict=True)
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("List ").split(" after validation")[0]
-            raise ParameterError(f"{owner}: {name} = {_quoted(value)} {reason} ({valid})") from None
+            raise ParameterError(f"{owner}: {name} = {quoted(value)} {reason} ({valid})") from None
     return checked
 
 
@@ -116,7 +116,7 @@ def _readable(annotation: Any) -> str:
     annotation = plain_type(annotation)
     origin = get_origin(annotation)
     if origin is Literal:
-        return " | ".join(map(_quoted, get_args(annotation)))
+        return " | ".join(map(quoted, get_args(annotation)))
     if origin in (Union, UnionType):
         return " | ".join(map(_readable, get_args(annotation)))
     if origin is not None:
@@ -127,7 +127,17 @@ def _readable(annotation: Any) -> str:
     return getattr(annotation, "__name__", str(annotation))
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
+    """A value as a suite file would have it."""
     if isinstance(value, str):
-        return f'"{value}"'
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+        return f'"{_short(value)}"'
+    try:
+        text = str(value)
+    except ValueError:
+        # Python refuses to print numbers of thousands of digits.
+        return "a number too large to print"
+    return text.lower() if value is None or isinstance(value, bool) else _short(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"

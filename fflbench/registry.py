@@ -300,7 +300,8 @@ def get(kind: Kind, name: str) -> Entry:
         return _entries[kind, name]
     names = [entry.name for entry in entries(kind)]
     raise NotRegisteredError(
-        f'{kind} "{name}" is not registered{did_you_mean(name, names)} (fflbench list {kind.plural})'
+        f'{kind} "{name}" is not registered{did_you_mean(name, names)} '
+        f"(fflbench list {kind.plural}; a file of your own: --plugin)"
     )
 
 

@@ -63,7 +63,7 @@ def test_creating_refuses_bad_parameters_by_the_name_of_the_plugin(plugin):
 
 def test_an_unknown_name_gets_the_nearest_one(plugin):
     registry.load_named([plugin()])
-    with pytest.raises(NotRegisteredError, match=r'did you mean "half-mean"\? \(fflbench list defenses\)'):
+    with pytest.raises(NotRegisteredError, match=r'did you mean "half-mean"\? \(fflbench list defenses; a file'):
         registry.get(Kind.DEFENSE, "halfmean")
 
 

@@ -1,6 +1,7 @@
 """How long cells will take, from a few batches of each task."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -41,8 +42,7 @@ def seconds_per_round(task: Task) -> float:
     return float(training * batches / measured * one_by_one + evaluating)
 
 
-def _timed(work: object) -> float:
-    assert callable(work)
+def _timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -5,7 +5,7 @@ import json
 import time
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ def play(
     suite: str,
     *,
     device: str = "cpu",
+    plugins: Sequence[str] = (),
     checkpoint: Path | None = None,
     tell: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> Record:
@@ -48,30 +49,44 @@ def play(
             if kept:
                 kept.keep(federation)
 
+        before = sum(federation.seconds.values())
         outcome = federation.run(each_round)
+        record = record_of(
+            cell,
+            suite,
+            device,
+            plugins,
+            status="done",
+            metrics=outcome.metrics,
+            facts=outcome.facts,
+            history=outcome.history,
+            seconds={**outcome.seconds, "total": before + time.perf_counter() - start},
+        )
+        # What JSON cannot hold is this cell's fault, and nobody else's.
+        record.json_text()
+        return record
     except Exception as error:
-        reason = str(error) if isinstance(error, FflbenchError) else traceback.format_exc(limit=-6).strip()
-        return record_of(cell, suite, device, status="failed", error=reason)
-    return record_of(
-        cell,
-        suite,
-        device,
-        status="done",
-        metrics=outcome.metrics,
-        facts=outcome.facts,
-        history=outcome.history,
-        seconds={**outcome.seconds, "total": time.perf_counter() - start},
-    )
+        return record_of(cell, suite, device, plugins, status="failed", error=_reason(error))
 
 
-def record_of(cell: Cell, suite: str, device: str, **found: Any) -> Record:
+def _reason(error: Exception) -> str:
+    """What happened and where, by file names alone: paths tell of the machine, not of the error."""
+    if isinstance(error, FflbenchError):
+        return str(error)
+    places = [
+        f"{Path(at.filename).name}:{at.lineno} in {at.name}" for at in traceback.extract_tb(error.__traceback__)[-6:]
+    ]
+    return "\n".join([*places, f"{type(error).__name__}: {error}"])
+
+
+def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **found: Any) -> Record:
     """A cell's record, with what was found."""
     return Record(
         id=cell.id,
         suite=suite,
         labels=dict(cell.labels),
         configuration=dict(cell.configuration),
-        manifest=manifest(cell, device),
+        manifest=manifest(cell, device, plugins),
         **found,
     )
 

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from fflbench.execution import run as running
 from fflbench.execution.run import Plan
-from fflbench.records.record import Record
 from fflbench.records.store import write_whole
 from fflbench.report import render, tables
 
@@ -29,7 +28,9 @@ def run(
 ) -> None:
     """Plan, run, show the tables, and say how it went by the exit code."""
     start = time.monotonic()
-    planned = running.prepare(suite, out=out, seeds=seeds, settings=settings, plugins=plugins, force=force)
+    planned = running.prepare(
+        suite, out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=device
+    )
     cells, todo = len(planned.cells), len(planned.open)
     _say(f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run")
     if dry_run:
@@ -44,26 +45,23 @@ def run(
     try:
         records = running.carry_out(planned, workers=workers, device=device, plugins=plugins, hear=hear)
     except KeyboardInterrupt:
-        _say(f"stopped: {finished} of {todo} cells are finished and kept; the same command goes on with the rest")
+        how = "the same command without --force" if force else "the same command"
+        _say(f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest")
         raise typer.Exit(130) from None
     found = tables.robustness(records)
     render.to_terminal(found, Console(width=None if sys.stdout.isatty() else 120))
     if not planned.one_record:
-        title = planned.title or planned.suite
-        write_whole(planned.store.folder / "tables.md", render.to_markdown(title, found).encode())
-        write_whole(planned.store.folder / "tables.csv", render.to_csv(found).encode())
+        with planned.store.writing():
+            title = planned.title or planned.suite
+            write_whole(planned.store.folder / "tables.md", render.to_markdown(title, found).encode())
+            write_whole(planned.store.folder / "tables.csv", render.to_csv(found).encode())
     seconds = time.monotonic() - start
     _say(f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {planned.store.folder}")
     failed = [record for record in records if record.status == "failed"]
     for record in failed:
-        _say(_failure(record, planned))
+        _say(f"failed: {record}: {record.reason} (fflbench show {planned.store.file(record.id)})")
     if failed:
         raise typer.Exit(1)
-
-
-def _failure(record: Record, planned: Plan) -> str:
-    what = f"{' · '.join(record.labels.values())} · seed {record.configuration['seed']}"
-    return f"failed: {what}: {record.error.splitlines()[-1]} (fflbench show {planned.store.file(record.id)})"
 
 
 def _show_plan(planned: Plan, workers: int | None) -> None:
@@ -78,7 +76,7 @@ def _duration(seconds: float) -> str:
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return "a few seconds" if seconds < 10 else f"{seconds:.0f} seconds"
 
 
 def _count(number: int, what: str) -> str:

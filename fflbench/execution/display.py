@@ -1,12 +1,14 @@
 """What people see while cells run: bars on a terminal, plain lines in a log."""
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fflbench.execution.local import Finished, Progress
+
+if TYPE_CHECKING:
+    from rich import progress
 
 
 class Display(Protocol):
@@ -46,7 +48,7 @@ def display(total: int, rounds: dict[str, int], workers: int) -> Iterator[Displa
 
 class _Lines:
     def __init__(self, total: int) -> None:
-        self.total, self.done, self.start = total, 0, time.monotonic()
+        self.total, self.done = total, 0
 
     def hear(self, event: Progress | Finished) -> None:
         if isinstance(event, Finished):
@@ -55,10 +57,7 @@ class _Lines:
 
 
 class _Bars:
-    def __init__(self, bars: "object", total: int, rounds: dict[str, int], workers: int) -> None:
-        from rich.progress import Progress as RichProgress
-
-        assert isinstance(bars, RichProgress)
+    def __init__(self, bars: "progress.Progress", total: int, rounds: dict[str, int], workers: int) -> None:
         self.bars, self.rounds, self.failed = bars, rounds, 0
         self.all = bars.add_task("cells", total=total, said="")
         self.each = [bars.add_task("", total=1, said="", visible=False) for _ in range(workers)]
@@ -83,7 +82,7 @@ def verdict(event: Finished) -> str:
     """How a cell ended, in a few words."""
     record = event.record
     if record.status == "failed":
-        return f"failed: {record.error.splitlines()[-1]}"
+        return f"failed: {record.reason}"
     if record.metrics["diverged"]:
         return "diverged"
     return f"accuracy {record.metrics['accuracy']:.1%} in {record.seconds['total']:.1f} s"

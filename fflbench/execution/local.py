@@ -5,13 +5,16 @@ counts as failed. Workers end with their driver, however that ends.
 """
 
 import multiprocessing
+import multiprocessing.forkserver as forkserver
+import multiprocessing.resource_tracker as resource_tracker
 import os
+import queue
 import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -20,6 +23,8 @@ from typing import Any
 from fflbench.execution.cell import play, record_of
 from fflbench.records.record import Record
 from fflbench.suites.plan import Cell
+
+DIED = "the worker died"
 
 
 @dataclass(frozen=True)
@@ -59,49 +64,73 @@ class _Worker:
     pipe: Any = None
     job: Job | None = None
 
+    def end(self) -> None:
+        """Stop at once."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.pipe.close()
+
 
 def execute(
     jobs: Sequence[Job], suite: str, *, workers: int, device: str, plugins: Sequence[str]
 ) -> Generator[Progress | Finished, None, None]:
     """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once."""
     waiting = deque(jobs)
-    methods = multiprocessing.get_all_start_methods()
-    # A fork server imports torch once; a fork of this process could inherit a lock that somebody holds.
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        context.set_forkserver_preload(["fflbench.federation.rounds"])
-    team: list[_Worker] = []
+    context = _context()
+    team = [_Worker(number, suite, device, plugins) for number in range(min(workers, len(jobs)))]
     try:
-        for number in range(min(workers, len(jobs))):
-            team.append(_Worker(number, suite, device, plugins))
-            _start(context, team[-1])
-            _give(team[-1], waiting)
-        while any(worker.job for worker in team):
-            by_handle = {handle: worker for worker in team for handle in (worker.pipe, worker.process.sentinel)}
-            for worker in {id(found): found for found in map(by_handle.__getitem__, wait(list(by_handle)))}.values():
+        for worker in team:
+            _give(context, worker, waiting)
+        while busy := [worker for worker in team if worker.job]:
+            by_handle = {handle: worker for worker in busy for handle in (worker.pipe, worker.process.sentinel)}
+            ready = {by_handle[handle].number: by_handle[handle] for handle in wait(list(by_handle))}
+            for worker in ready.values():
                 for message in _messages(worker):
                     yield message
                     if isinstance(message, Finished):
                         worker.job = None
-                        if waiting and not worker.process.is_alive():
-                            worker.pipe.close()
-                            _start(context, worker)
-                        _give(worker, waiting)
+                        _give(context, worker, waiting)
     finally:
         for worker in team:
-            if worker.process:
-                worker.process.kill()
-                worker.process.join()
-                worker.pipe.close()
+            worker.end()
 
 
-def _start(context: Any, worker: _Worker) -> None:
-    worker.pipe, theirs = context.Pipe()
-    arguments = theirs, worker.suite, worker.device, tuple(worker.plugins), dict(os.environ)
-    worker.process = context.Process(target=_work, args=arguments, daemon=True)
-    with _without_main():
-        worker.process.start()
-    theirs.close()
+def _context() -> Any:
+    """A fork server imports torch once; a fork of this process could inherit a lock that somebody holds."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fflbench.federation.rounds"])
+    # The server inherits that Ctrl-C is blocked; for us it only waits until the server is under way. The tracker that
+    # the server starts along the way unblocks it again, so it has to be there before.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _without_main():
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    return context
+
+
+def _give(context: Any, worker: _Worker, waiting: deque[Job]) -> None:
+    """Hand the next job to a worker, a new process if the old one is gone."""
+    if not waiting:
+        return
+    if worker.process is None or not worker.process.is_alive():
+        worker.end()
+        pipe, theirs = context.Pipe()
+        arguments = theirs, worker.suite, worker.device, tuple(worker.plugins), dict(os.environ)
+        process = context.Process(target=_work, args=arguments, daemon=True)
+        with _without_main():
+            process.start()
+        theirs.close()
+        worker.process, worker.pipe = process, pipe
+    worker.job = waiting.popleft()
+    # A worker that died just now is found out by its sentinel.
+    with suppress(OSError):
+        worker.pipe.send(worker.job)
 
 
 @contextmanager
@@ -114,12 +143,6 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         main.update(hidden)
-
-
-def _give(worker: _Worker, waiting: deque[Job]) -> None:
-    if waiting:
-        worker.job = waiting.popleft()
-        worker.pipe.send(worker.job)
 
 
 def _messages(worker: _Worker) -> Iterator[Progress | Finished]:
@@ -137,7 +160,9 @@ def _messages(worker: _Worker) -> Iterator[Progress | Finished]:
     if job and not worker.process.is_alive():
         code = worker.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
-        failed = record_of(job.cell, worker.suite, worker.device, status="failed", error=f"the worker died: {how}")
+        failed = record_of(
+            job.cell, worker.suite, worker.device, worker.plugins, status="failed", error=f"{DIED}: {how}"
+        )
         yield Finished(job.cell, worker.number, failed)
 
 
@@ -148,26 +173,24 @@ def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], env
     from fflbench import registry
 
     registry.load_named(plugins)
-    jobs: deque[Job] = deque()
-    there_is_one = threading.Semaphore(0)
+    jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             while True:
-                jobs.append(pipe.recv())
-                there_is_one.release()
+                jobs.put(pipe.recv())
         except (EOFError, OSError):
             # The driver is gone: nobody is left to write a record.
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        there_is_one.acquire()
-        job = jobs.popleft()
+        job = jobs.get()
         record = play(
             job.cell,
             suite,
             device=device,
+            plugins=plugins,
             checkpoint=job.checkpoint,
             tell=lambda told: pipe.send((told["round"], told["accuracy"])),
         )

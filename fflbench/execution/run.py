@@ -1,17 +1,17 @@
 """`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fflbench import registry
-from fflbench.data.prepared import load as load_data
 from fflbench.errors import FflbenchError, RecordError, SuiteError
 from fflbench.execution.calibration import seconds_per_round
 from fflbench.execution.display import display
-from fflbench.execution.local import Finished, Job, execute
+from fflbench.execution.local import DIED, Finished, Job, execute
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
 from fflbench.records.store import Store
@@ -20,6 +20,9 @@ from fflbench.registry import Kind
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
+
+START_UP = 5.0
+"""Seconds until workers have imported torch."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,13 @@ def prepare(
     settings: Iterable[str] = (),
     plugins: Sequence[str] = (),
     force: bool = False,
+    device: str = "cpu",
 ) -> Plan:
     """Read a suite (or the record of one cell), check every cell, and see what is already done."""
     for failure in registry.load_named(plugins):
         raise SuiteError(str(failure))
+    if device != "cpu":
+        check_device(device)
     if suite.endswith(".json"):
         name, title, cells = _from_record(Path(suite), settings, seeds)
         store = Store(Path(suite).parent)
@@ -72,8 +78,7 @@ def prepare(
     planned = Plan(name, title, store, cells, force=force, one_record=suite.endswith(".json"))
     if force:
         return planned
-    found = {cell.id: store.read(cell.id) for cell in cells}
-    return replace(planned, done={cell.id: record for cell in cells if (record := _standing(cell, found[cell.id]))})
+    return replace(planned, done={cell.id: record for cell in cells if (record := _standing(cell, store, name))})
 
 
 def run(
@@ -91,7 +96,7 @@ def run(
 
     `settings` are what the command takes as `--set`, such as "rounds=10".
     """
-    planned = prepare(str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force)
+    planned = prepare(str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=device)
     return carry_out(planned, workers=workers, device=device, plugins=plugins)
 
 
@@ -108,22 +113,22 @@ def carry_out(
     cells = planned.open
     if cells:
         tasks: dict[str, Task] = {cell.id: cell.create(Kind.TASK) for cell in cells}
-        for data_set in {task.data_set.name: task.data_set for task in tasks.values() if task.data_set}.values():
-            # Once, here, with its bar: workers find the arrays ready.
-            load_data(data_set)
+        for task in {str(cell.configuration["task"]): tasks[cell.id] for cell in cells}.values():
+            # Once, here, with its bar: workers find the arrays ready, and too many participants are told at once.
+            task.divide(task.data().train.y, seed=0)
         count = max(1, min(workers or os.cpu_count() or 1, len(cells)))
-        planned.store.open()
         jobs = [Job(cell, planned.store.checkpoint(cell.id)) for cell in cells]
         if planned.force:
             for job in jobs:
                 job.checkpoint.unlink(missing_ok=True)
         events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins)
         rounds = {cell: task.rounds for cell, task in tasks.items()}
-        with display(len(cells), rounds, count) as shown, closing(events):
+        with planned.store.writing(), display(len(cells), rounds, count) as shown, closing(events):
             for event in events:
                 if isinstance(event, Finished):
                     planned.store.write(event.record)
-                    if event.record.status == "done":
+                    # After an error in its code a cell begins anew; what died of something else may go on.
+                    if not event.record.error.startswith(DIED):
                         planned.store.checkpoint(event.cell.id).unlink(missing_ok=True)
                     records[event.cell.id] = event.record
                     hear(event)
@@ -131,18 +136,27 @@ def carry_out(
     return Records(records[cell.id] for cell in planned.cells)
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that is not here, before any cell does."""
+    import torch
+
+    if not (device.startswith("cuda") and torch.cuda.is_available()):
+        raise SuiteError(f"--device {device}: there is no such device here; leave it out to train on the processor")
+
+
 def estimate(planned: Plan, workers: int | None = None) -> float:
     """Seconds that the open cells will take, from a short calibration of each task."""
-    tasks: dict[str, Task] = {cell.id: cell.create(Kind.TASK) for cell in planned.open}
-    speed = {task: seconds_per_round(task) for task in dict.fromkeys(tasks.values())}
-    total = sum(speed[task] * task.rounds for task in tasks.values())
-    return total / max(1, min(workers or os.cpu_count() or 1, len(tasks)))
+    counts = Counter(str(cell.configuration["task"]) for cell in planned.open)
+    tasks: dict[str, Task] = {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in planned.open}
+    total = sum(counts[key] * task.rounds * seconds_per_round(task) for key, task in tasks.items())
+    return START_UP + total / max(1, min(workers or os.cpu_count() or 1, len(planned.open)))
 
 
-def _standing(cell: Cell, record: Record | None) -> Record | None:
-    """A record counts if its cell succeeded with the results versions that are in force."""
+def _standing(cell: Cell, store: Store, suite: str) -> Record | None:
+    """A record counts if its cell succeeded with the results versions in force; its labels are today's."""
+    record = store.read(cell.id)
     if record and record.status == "done" and record.manifest.get("results") == results_versions(cell):
-        return record
+        return record.model_copy(update={"labels": dict(cell.labels), "suite": suite})
     return None
 
 

@@ -25,13 +25,12 @@ from fflbench.federation.evaluation import Evaluation
 from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.views import Sent, ServerView
 from fflbench.randomness import stream
+from fflbench.records.record import METRICS
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
 
 EXPLODED = float(np.sqrt(np.finfo(np.float32).max))
 """A weight beyond this has no square in single precision: nothing learns from there, so no server would go there."""
-
-METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def results_versions(cell: Cell) -> dict[str, int]:
     return {"core": RESULTS_VERSION, **parts}
 
 
-def manifest(cell: Cell, device: str) -> dict[str, Any]:
+def manifest(cell: Cell, device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:
     """Everything that could explain why another machine finds something else."""
     return {
         "results": results_versions(cell),
@@ -34,6 +35,7 @@ def manifest(cell: Cell, device: str) -> dict[str, Any]:
         "system": platform.system(),
         "processor": processor(),
         "device": device,
+        "plugins": list(plugins),
         "threads": 1,
     }
 

@@ -1,9 +1,21 @@
 """What a result is: one JSON file a cell, with all that is needed to trust it and to run it again."""
 
+import hashlib
 import json
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fflbench.errors import RecordError
+
+METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
+
+
+def identify(configuration: Mapping[str, Any]) -> str:
+    """A cell's id: a hash of its whole configuration, parameters included."""
+    canonical = json.dumps(configuration, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 class Record(BaseModel):
@@ -18,11 +30,35 @@ class Record(BaseModel):
     configuration: dict[str, Any]
     status: Literal["done", "failed"]
     error: str = ""
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, bool | float | list[float | None] | None] = {}
     facts: dict[str, Any] = {}
     history: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
     manifest: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for kind in ("task", "attack", "defense"):
+            chosen = self.configuration.get(kind)
+            found = chosen if isinstance(chosen, dict) else {}
+            named = isinstance(found.get("name"), str) and isinstance(found.get("parameters"), dict)
+            if kind not in self.labels or not named:
+                raise ValueError(f"no {kind} with a label, a name and parameters")
+        if type(self.configuration.get("seed")) is not int:
+            raise ValueError("no seed")
+        if self.id != identify(self.configuration):
+            raise ValueError("the id is not that of the configuration")
+        if self.status == "done" and set(METRICS) - set(self.metrics):
+            raise ValueError("a finished cell without all metrics")
+        return self
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, in a line."""
+        return (self.error.splitlines() or ["for no reason given"])[-1]
+
+    def __str__(self) -> str:
+        return f"{' · '.join(self.labels.values())} · seed {self.configuration['seed']}"
 
     def json_text(self) -> str:
         """The content of its file."""
@@ -38,7 +74,10 @@ class Records(list[Record]):
 
     def frame(self) -> Any:
         """A row a record: its suite, labels, seed, status and metrics."""
-        import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+        try:
+            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+        except ImportError as error:
+            raise RecordError("a frame needs pandas: pip install pandas") from error
 
         rows = [
             {

@@ -5,8 +5,10 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from fflbench.errors import RecordError
@@ -19,15 +21,23 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def open(self) -> None:
-        """Make the folder if need be, and sweep up what a killed run left half written."""
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Have the folder to oneself, and sweep up what a killed run left half written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left_over in self.folder.glob(".*.new"):
-                left_over.unlink()
+            with FileLock(self.folder / ".lock", timeout=0):
+                for left_over in self.folder.glob(".*.new"):
+                    left_over.unlink()
+                yield
+        except Timeout as error:
+            raise RecordError(
+                f"another run is writing to {self.folder}: wait for it, or choose another --out"
+            ) from error
         except OSError as error:
             raise RecordError(
-                f"results cannot be kept in {self.folder}: {error.strerror}; choose another --out"
+                f"results cannot be kept in {self.folder}: {error.strerror or error}; "
+                "mend that or choose another --out, and run the command again"
             ) from error
 
     def file(self, cell: str) -> Path:
@@ -56,7 +66,7 @@ class Store:
 def read(file: Path) -> Record:
     """A record from its file, or an error that names the file."""
     try:
-        record = Record.model_validate(json.loads(file.read_bytes()))
+        record = Record.model_validate(json.loads(file.read_bytes(), parse_constant=_refuse))
     except OSError as error:
         raise RecordError(f"{file} cannot be read: {error.strerror}") from error
     except ValidationError as error:
@@ -67,6 +77,10 @@ def read(file: Path) -> Record:
     if record.id != file.stem:
         raise RecordError(f"{file} is the record of another cell, {record.id}")
     return record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 def load(folder: str | Path) -> Records:

@@ -40,7 +40,7 @@ def rounds(file: Path, picture: Path) -> None:
     points = [(told["round"], told["accuracy"]) for told in record.history if told["accuracy"] is not None]
     axes[0].plot(*zip(*points, strict=True), **HONEST)
     axes[0].set_ylabel("accuracy")
-    axes[0].set_title(f"{' · '.join(record.labels.values())} · seed {record.configuration['seed']}", fontsize="medium")
+    axes[0].set_title(str(record), fontsize="medium")
     if panels == 2:
         for points, style, label in ((honest, HONEST, "honest"), (hostile, ATTACKERS, "attackers")):
             if points:

@@ -1,10 +1,12 @@
 """One record for a reader: configuration, metrics, accuracy over rounds, and how to run it again."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fflbench.errors import RecordError
+from fflbench.parameters import quoted
 from fflbench.records.record import Record
 from fflbench.records.store import read
 
@@ -26,15 +28,21 @@ def find(cell_or_file: str, folder: Path) -> Path:
 def show(file: Path) -> str:
     """A record as text."""
     record = read(file)
-    sections = [f"{' · '.join(record.labels.values())} · seed {record.configuration.get('seed')}", _about(record)]
+    sections = [str(record), _about(record)]
     if record.status == "failed":
         sections.append(f"failed:\n{record.error}")
     else:
         sections.append(_block("metrics", record.metrics))
         sections.append(_block("facts", record.facts))
         accuracy = [told.get("accuracy") for told in record.history]
-        sections.append("accuracy over rounds\n" + plot([value for value in accuracy if value is not None]))
-    sections.append(f"run it again:\n  fflbench run {file} --force")
+        sections.append(
+            "accuracy over rounds\n" + plot([value for value in accuracy if isinstance(value, float | int)])
+        )
+    plugins = record.manifest.get("plugins")
+    with_plugins = (
+        "".join(f" --plugin {shlex.quote(str(name))}" for name in plugins) if isinstance(plugins, list) else ""
+    )
+    sections.append(f"run it again:\n  fflbench run {shlex.quote(str(file))} --force{with_plugins}")
     return "\n\n".join(sections)
 
 
@@ -54,18 +62,18 @@ def plot(values: Sequence[float]) -> str:
     for level in reversed(range(HEIGHT)):
         label = f"{low + span * level / (HEIGHT - 1):7.1%}" if level in (0, HEIGHT - 1) else " " * 7
         lines.append(f"{label} ┤" + "".join("•" if found == level else " " for found in levels).rstrip())
-    return "\n".join([*lines, f"{'':7} └{'─' * columns}", f"{'':9}1{'round':^{max(columns - 2, 5)}}{len(values)}"])
+    last = str(len(values))
+    return "\n".join([*lines, f"{'':7} └{'─' * columns}", f"{'':9}1{last:>{max(columns - 1, len(last) + 1)}} rounds"])
 
 
 def _about(record: Record) -> str:
     lines = []
     for kind in ("task", "attack", "defense"):
-        chosen = record.configuration.get(kind, {})
-        told = ", ".join(f"{name} = {value}" for name, value in chosen.get("parameters", {}).items())
-        lines.append(f"{kind}: {chosen.get('name')} ({told})" if told else f"{kind}: {chosen.get('name')}")
+        chosen = record.configuration[kind]
+        lines.append(f"{kind}: {chosen['name']}")
+        lines += [f"  {name} = {quoted(value)}" for name, value in chosen["parameters"].items()]
     made = record.manifest
-    with_what = f"fflbench {made.get('fflbench')}, torch {made.get('libraries', {}).get('torch')}"
-    lines.append(f"made with {with_what}, on {made.get('processor')}")
+    lines.append(f"made with fflbench {made.get('fflbench')}, {made.get('libraries')}, on {made.get('processor')}")
     return "\n".join(lines)
 
 

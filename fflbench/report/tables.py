@@ -101,7 +101,7 @@ def _value(records: list[Record], metric: Metric) -> Value:
     failed = sum(record.status == "failed" for record in records)
     diverged = sum(bool(record.metrics.get("diverged")) for record in records)
     found = [record.metrics.get(metric.name) for record in records]
-    values = [value for value in found if value is not None]
+    values = [value for value in found if isinstance(value, float | int)]
     notes = [
         f"{count} of {len(records)} {what}" for count, what in ((failed, "failed"), (diverged, "diverged")) if count
     ]

@@ -1,8 +1,6 @@
 """From a suite to its cells: every task with every attack, defense and seed, each checked before anything runs."""
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_origin
@@ -12,6 +10,7 @@ from fflbench.errors import FflbenchError, ParameterError, SuiteError
 from fflbench.federation.attack import Attack
 from fflbench.federation.defense import Defense
 from fflbench.parameters import Parameter, plain_type
+from fflbench.records.record import identify
 from fflbench.registry import Entry, Kind
 from fflbench.suites.suite import Suite
 from fflbench.tasks import Task
@@ -29,8 +28,7 @@ class Cell:
     @property
     def id(self) -> str:
         """A hash of the whole configuration, parameters included."""
-        canonical = json.dumps(self.configuration, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return identify(self.configuration)
 
     @property
     def seed(self) -> int:

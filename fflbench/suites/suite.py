@@ -3,13 +3,15 @@
 The format is documented in docs/suites.md. Nothing in a suite file is ever executed.
 """
 
+import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge, MinLen
+from annotated_types import Ge, Lt, MinLen
 
 from fflbench import parameters, registry
 from fflbench.errors import ParameterError, SuiteError, did_you_mean
@@ -27,7 +29,7 @@ class Suite:
     tasks: Annotated[list[str], MinLen(1), "tasks, by name or by the label of a [task.LABEL] table"]
     attacks: Annotated[list[str], MinLen(1), "attacks, by name or label"]
     defenses: Annotated[list[str], MinLen(1), "defenses, by name or label"]
-    seeds: Annotated[list[Annotated[int, Ge(0)]], MinLen(1), "one cell each"]
+    seeds: Annotated[list[Annotated[int, Ge(0), Lt(2**63)]], MinLen(1), "one cell each"]
     title: Annotated[str, "one line"] = ""
     description: Annotated[str, "what it shows"] = ""
     overrides: Annotated[dict[str, Any], "fields of all tasks"] = field(default_factory=dict)
@@ -54,7 +56,9 @@ def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
 def find(name_or_path: str) -> Path:
     """The file of a suite."""
     path = Path(name_or_path)
-    if path.suffix == ".toml" or path.is_file():
+    if path.suffix == ".toml" or os.path.isfile(path):  # noqa: PTH113 (a name too long for a file is none)
+        if not re.fullmatch(r"\w[\w. -]*", path.stem):
+            raise SuiteError(f"{path}: the name of a suite file must be letters, digits, dots, spaces and hyphens")
         return path
     names = [entry.name for entry in registry.entries(Kind.SUITE)]
     if name_or_path in names:
@@ -67,9 +71,10 @@ def find(name_or_path: str) -> Path:
 
 def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable[str] = ()) -> Suite:
     """A suite from the content of its file, or an error that names the file and the key."""
-    merged = dict(content)
-    for setting in settings:
+    merged, told = dict(content), list(settings)
+    for setting in told:
         merged = _set(merged, setting)
+    _narrow(merged, told)
     try:
         checked = parameters.check(source, KEYS, merged, noun="key")
     except ParameterError as error:
@@ -84,6 +89,14 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
             if label not in listed:
                 raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")
     return suite
+
+
+def _narrow(content: dict[str, Any], settings: list[str]) -> None:
+    """Where a list of names was set from outside, tables of names that are no longer in it are not missed."""
+    for key in ("tasks", "attacks", "defenses"):
+        table, listed = content.get(key[:-1]), content.get(key)
+        if any(setting.partition("=")[0].strip() == key for setting in settings) and isinstance(table, dict):
+            content[key[:-1]] = {name: value for name, value in table.items() if name in (listed or ())}
 
 
 def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
@@ -110,5 +123,5 @@ def _value(text: str) -> Any:
     """A TOML value; what is none is a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -22,6 +22,8 @@ PLUGIN = '''
 """Rules that misbehave."""
 import os, signal, time
 import numpy as np
+from fflbench.errors import ParameterError
+from fflbench.federation import Defense
 from fflbench.registry import defense
 
 @defense("raises", title="Raises")
@@ -39,6 +41,19 @@ def slow(updates):
     """Takes its time."""
     time.sleep(0.3)
     return updates.mean(0)
+
+@defense("unspeakable", title="Unspeakable")
+class Unspeakable(Defense):
+    """Tells what JSON cannot hold."""
+    def aggregate(self, view):
+        return view.updates.mean(0)
+    def flags(self):
+        return [float("nan")]
+
+@defense("wordless", title="Wordless")
+def wordless(updates):
+    """Fails without a word."""
+    raise ParameterError("")
 
 @defense("explodes", title="Explodes")
 def explodes(updates):

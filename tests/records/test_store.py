@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -6,24 +8,28 @@ from hypothesis import strategies as st
 
 from fflbench.errors import RecordError
 from fflbench.records import Record, Store, load
+from fflbench.records.record import METRICS, identify
 from fflbench.records.store import read, write_whole
 
+CONFIGURATION = {
+    **{kind: {"name": "x", "parameters": {}} for kind in ("task", "attack", "defense")},
+    "seed": 0,
+}
+METRICS_OF_A_CELL = dict.fromkeys(METRICS, 0.9) | {"class_accuracy": [0.9, None], "diverged": False}
 FIELDS = {
-    "id": "0123456789abcdef",
+    "id": identify(CONFIGURATION),
     "suite": "own",
     "labels": {"task": "digits-mlp", "attack": "none", "defense": "fedavg"},
-    "configuration": {"seed": 0},
+    "configuration": CONFIGURATION,
     "status": "done",
-    "metrics": {"accuracy": 0.9},
+    "metrics": METRICS_OF_A_CELL,
     "manifest": {},
 }
 
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store(tmp_path / "own")
-    store.open()
-    return store
+    return Store(tmp_path / "own")
 
 
 def test_a_record_comes_back_as_it_was(store):
@@ -38,15 +44,37 @@ def test_a_write_that_breaks_off_leaves_what_was_there(store, monkeypatch):
     store.write(Record(**FIELDS))
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
-        store.write(Record(**{**FIELDS, "metrics": {"accuracy": 0.1}}))
-    assert store.read(FIELDS["id"]).metrics == {"accuracy": 0.9}
+        store.write(Record(**{**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": 0.1}}))
+    assert store.read(FIELDS["id"]).metrics["accuracy"] == 0.9
     assert len(list(store.folder.iterdir())) == 1
 
 
 def test_what_a_killed_run_left_half_written_is_swept_up(store):
+    store.folder.mkdir()
     (store.folder / ".0123456789abcdef.json.x7.new").write_text("{")
-    store.open()
-    assert not list(store.folder.iterdir())
+    with store.writing():
+        assert [file.name for file in store.folder.iterdir()] == [".lock"]
+
+
+def test_a_second_writer_is_refused_and_a_dead_one_does_not_block(store):
+    code = f"""
+import os, pathlib
+from fflbench.records import Store
+with Store(pathlib.Path({str(store.folder)!r})).writing():
+    os._exit(1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    other = Store(store.folder)
+    with store.writing(), pytest.raises(RecordError, match="another run is writing to"), other.writing():
+        pass
+
+
+def test_a_full_disk_is_one_sentence(store):
+    with (
+        pytest.raises(RecordError, match=r"No space left on device; mend that or choose another --out"),
+        store.writing(),
+    ):
+        raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize(
@@ -57,11 +85,21 @@ def test_what_a_killed_run_left_half_written_is_swept_up(store):
         ("[]", "is no record"),
         (json.dumps({**FIELDS, "status": "fine"}), "is no record: status"),
         (json.dumps({**FIELDS, "extra": 1}), "is no record: extra"),
-        (json.dumps({**FIELDS, "id": "fedcba9876543210"}), "is the record of another cell"),
+        (json.dumps({**FIELDS, "id": "fedcba9876543210"}), "is no record: .*the id is not that of the configuration"),
+        (json.dumps({**FIELDS, "configuration": {**CONFIGURATION, "seed": 1}}), "is no record: .*the id is not that"),
+        (json.dumps({**FIELDS, "configuration": {}}), "is no record: .*no task"),
+        (json.dumps({**FIELDS, "labels": {}}), "is no record: .*no task with a label"),
+        (json.dumps({**FIELDS, "metrics": {}}), "is no record: .*without all metrics"),
+        (json.dumps({**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": "x"}}), "is no record: metrics"),
+        (
+            json.dumps({**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": float("nan")}}),
+            "is damaged: NaN is no number",
+        ),
         (json.dumps({**FIELDS, "schema_version": 2}), "is no record: schema_version"),
     ],
 )
 def test_a_damaged_record_is_named_and_counts_as_none(store, content, reason):
+    store.folder.mkdir()
     store.file(FIELDS["id"]).write_text(content)
     with pytest.warns(UserWarning, match=f"{FIELDS['id']}.json {reason}.*runs again"):
         assert store.read(FIELDS["id"]) is None
@@ -71,7 +109,7 @@ def test_a_damaged_record_is_named_and_counts_as_none(store, content, reason):
 
 def test_numbers_that_are_not_finite_never_reach_a_file():
     with pytest.raises(ValueError, match="not JSON compliant"):
-        Record(**{**FIELDS, "metrics": {"accuracy": float("nan")}}).json_text()
+        Record(**{**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": float("nan")}}).json_text()
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
@@ -81,8 +119,9 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RecordError, match=r"results cannot be kept in .*choose another --out"):
-        Store(tmp_path / "file/own").open()
+    store = Store(tmp_path / "file/own")
+    with pytest.raises(RecordError, match=r"results cannot be kept in .*choose another --out"), store.writing():
+        pass
 
 
 def test_records_as_a_frame(store):

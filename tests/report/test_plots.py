@@ -9,7 +9,7 @@ from tests.report.test_tables import record
 @pytest.fixture
 def kept(tmp_path):
     def keep(**fields):
-        made = record("ffl", 0, 0.9, **fields).model_copy(update={"id": "0123456789abcdef"})
+        made = record("ffl", 0, 0.9, **fields)
         store = Store(tmp_path)
         store.write(made)
         return store.file(made.id)

@@ -8,6 +8,7 @@ from rich.console import Console
 from scipy import stats
 
 from fflbench.records import Record
+from fflbench.records.record import identify
 from fflbench.report import render
 from fflbench.report.show import plot
 from fflbench.report.statistics import estimate
@@ -15,11 +16,13 @@ from fflbench.report.tables import robustness
 
 
 def record(defense, seed, accuracy, *, attack="gaussian-noise", loss=0.5, success=0.1, **fields):
+    names = {"task": "digits-mlp", "attack": attack, "defense": defense}
+    configuration = {**{kind: {"name": name, "parameters": {}} for kind, name in names.items()}, "seed": seed}
     return Record(
-        id=f"{abs(hash((defense, seed, attack))):016x}"[:16],
+        id=identify(configuration),
         suite="own",
-        labels={"task": "digits-mlp", "attack": attack, "defense": defense},
-        configuration={"attack": {"name": attack}, "defense": {"name": defense}, "seed": seed},
+        labels=names,
+        configuration=configuration,
         manifest={},
         facts={"targeted": attack == "label-flipping"},
         **{
@@ -29,6 +32,7 @@ def record(defense, seed, accuracy, *, attack="gaussian-noise", loss=0.5, succes
                 "accuracy": accuracy,
                 "source_accuracy": accuracy,
                 "attack_success_rate": success,
+                "class_accuracy": [accuracy],
                 "diverged": False,
             },
             **fields,
@@ -90,6 +94,7 @@ def test_diverged_and_failed_cells_are_shown_as_such_and_break_nothing():
         "accuracy": 0.1,
         "source_accuracy": 0.1,
         "attack_success_rate": 0.0,
+        "class_accuracy": [0.1],
         "diverged": True,
     }
     records = [
@@ -133,6 +138,7 @@ def test_a_curve_in_text():
     lines = rising.splitlines()
     assert lines[0].rstrip().endswith("•")
     assert lines[9].split("┤")[1].startswith("•")
-    assert rising.endswith("101")
+    assert rising.endswith("101 rounds")
+    assert plot([0.1, 0.2, 0.3]).endswith("1 3 rounds")
     assert plot([0.5]).count("•") == 1
     assert "no rounds" in plot([])
