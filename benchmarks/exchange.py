@@ -25,6 +25,7 @@ from fflbench.types import Vector
 D = 14_728_266
 LAST_LAYER = 5_130
 REPEATS = 5
+SIZES = [(10, 1_000_000), (10, 5_000_000), (10, D), (50, 5_000_000), (100, 5_000_000)]
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -76,15 +77,16 @@ def scoring(n: int, d: int) -> float:
     return min(timed(lambda: defense.aggregate(view))[0] for _ in range(3))
 
 
+def _exponent(seconds: dict[int, float]) -> float:
+    return float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
+
+
 def main() -> None:
     """Print the figures, and how they grow."""
     with kernels.threads(1):
         found = exchange()
         without = found["a participant's exchange, MACs included"] - found["MACs"]
-        grown = {
-            (n, d): scoring(n, d)
-            for n, d in track([(10, 1_000_000), (10, D), (50, 1_000_000), (100, 1_000_000)], "Scoring")
-        }
+        grown = {(n, d): scoring(n, d) for n, d in track(SIZES, "Scoring")}
     table = Table("what", "seconds", title=f"FFL at D = {D:,}, one core, best of {REPEATS}")
     for name, value in found.items():
         table.add_row(name, f"{value:.4f}")
@@ -92,9 +94,9 @@ def main() -> None:
     table.add_row("... in times of the two keystreams", f"{without / found['two AES keystreams']:.2f}")
     for (n, d), value in grown.items():
         table.add_row(f"scoring and aggregating {n} x {d:,}", f"{value:.4f}")
-    in_n = np.log(grown[100, 1_000_000] / grown[10, 1_000_000]) / np.log(10)
-    in_d = np.log(grown[10, D] / grown[10, 1_000_000]) / np.log(D / 1_000_000)
-    table.add_row("exponent in n (10 to 100), in D (1M to 14.7M)", f"{in_n:.2f}, {in_d:.2f}")
+    in_n = _exponent({n: seconds for (n, d), seconds in grown.items() if d == 5_000_000})
+    in_d = _exponent({d: seconds for (n, d), seconds in grown.items() if n == 10})
+    table.add_row("fitted exponent in n (10 to 100, D = 5M) and in D (1M to 14.7M, n = 10)", f"{in_n:.2f}, {in_d:.2f}")
     Console().print(table)
 
 

@@ -23,7 +23,7 @@ from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
 from fflbench.crypto.groups import GROUPS, Group
 from fflbench.crypto.messages import SERVER, Answer, Bytes, Message, Offer, Reply, Submission
-from fflbench.crypto.pads import SEED_BYTES, Words
+from fflbench.crypto.pads import SEED_BYTES, Mask, Words
 from fflbench.crypto.seal import SEALED_BYTES, OpeningKey, SealingKey
 from fflbench.types import Vector
 
@@ -78,7 +78,8 @@ class Party:
         whole = np.empty_like(self._words)
         pads.add_pad(self._words, pads.pad_key(self._seed_r, "r", self.round), whole)
         whole ^= rho
-        self._own = self._words & ~self._mask
+        # A product with bits is several times faster than a choice by them.
+        self._own = np.multiply(self._words, self._mask ^ 1)
         rho ^= self._own
         return whole, rho
 
@@ -171,17 +172,17 @@ def open_submission(submission: Submission, key: OpeningKey, out: Vector) -> Non
     pads.add_pad(encrypted, pads.pad_key(seed, "r", submission.round), out.view(np.uint32))
 
 
-def swap(one: Vector, other: Vector, mask: Words) -> tuple[Vector, Vector]:
+def swap(one: Vector, other: Vector, mask: Mask) -> tuple[Vector, Vector]:
     """The mixed updates that a whole exchange leads to, without keys or pads."""
     mixed = one.copy(), other.copy()
     swap_in_place(*mixed, mask)
     return mixed
 
 
-def swap_in_place(one: Vector, other: Vector, mask: Words) -> None:
+def swap_in_place(one: Vector, other: Vector, mask: Mask) -> None:
     """The same, where the originals are no longer needed."""
     a, b = one.view(np.uint32), other.view(np.uint32)
     exchanged = a ^ b
-    exchanged &= mask
+    exchanged *= mask
     a ^= exchanged
     b ^= exchanged

@@ -14,6 +14,7 @@ from fflbench.crypto.entropy import derive
 SEED_BYTES = 32
 
 Words = npt.NDArray[np.uint32]
+Mask = npt.NDArray[np.uint8]
 
 
 def pad_key(seed: bytes, purpose: str, round: int) -> bytes:
@@ -34,16 +35,11 @@ def pad(key: bytes, out: Words) -> Words:
     return out
 
 
-def mask(shared: bytes, round: int, initiator: int, acceptor: int, size: int) -> Words:
-    """One unbiased bit a coordinate, as words of all ones (swap) or all zeros (keep)."""
+def mask(shared: bytes, round: int, initiator: int, acceptor: int, size: int) -> Mask:
+    """One unbiased bit a coordinate: 1 where it is swapped, 0 where it is kept."""
     bits = np.zeros(-(-size // 8), np.uint8)
     add_pad(bits, derive(shared, "mask", round, initiator, acceptor), bits)
-    return spread(np.unpackbits(bits, count=size))
-
-
-def spread(bits: npt.NDArray[np.uint8]) -> Words:
-    """A bit a coordinate, as whole words."""
-    return np.negative(bits.astype(np.uint32))
+    return np.unpackbits(bits, count=size)
 
 
 def as_bytes(array: npt.NDArray[Any]) -> "memoryview[int]":
