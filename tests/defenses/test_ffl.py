@@ -287,22 +287,24 @@ def test_a_planted_nan_costs_whom_it_should(non_finite):
         assert not zeta[partner].any()
 
 
-def test_a_fault_between_partners_silences_both_and_is_counted(monkeypatch):
+@pytest.mark.parametrize(("side", "step"), [("Acceptor", "take"), ("Initiator", "take"), ("Acceptor", "finish")])
+@pytest.mark.parametrize("fault", ["a message whose MAC does not hold", "a partner that fell silent"])
+def test_a_fault_between_partners_silences_both_and_is_counted(monkeypatch, side, step, fault):
     it = cell(defense_parameters={"mode": "full"}, rounds=2)
-    broken = []
+    broken, party = [], getattr(_mixing, side)
+    inherited = getattr(party, step)
 
-    class Faulty(_mixing.Initiator):
-        def take(self, answer):
-            if not broken:
-                broken.append({self.name, self.partner})
-                raise ExchangeError("a message whose MAC does not hold")
-            return super().take(answer)
+    def faulty(self, message):
+        if not broken:
+            broken.append({self.name, self.partner})
+            raise ExchangeError(fault)
+        return inherited(self, message)
 
-    monkeypatch.setattr(_mixing, "Initiator", Faulty)
+    monkeypatch.setattr(party, step, faulty)
     selected = it.select()
     view = it.transmit(selected, it.poison(selected, it.train(selected)))
     assert set(selected) - set(view.participants) == broken[0]
-    assert it.defense.report()["faults"] == ["between partners: a message whose MAC does not hold"]
+    assert it.defense.report()["faults"] == [f"between partners: {fault}"]
     assert it.aggregate(view) == ""
 
 
