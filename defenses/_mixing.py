@@ -17,6 +17,7 @@ from fflbench.crypto.exchange import Acceptor, Initiator, open_submission, swap_
 from fflbench.crypto.groups import GROUPS
 from fflbench.crypto.messages import SERVER, Message, Submission
 from fflbench.crypto.seal import OpeningKey
+from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
 from fflbench.randomness import stream
@@ -42,6 +43,10 @@ class Mixing(Defense):
     group: Annotated[Literal["ffdhe2048", "rfc5114"], "where partners agree on a secret; the second is the paper's"] = (
         "ffdhe2048"
     )
+
+    def validate(self, per_round: int) -> None:
+        if per_round < 2:
+            raise ParameterError(f"mixing takes two: per_round = {per_round} leaves nobody to exchange with")
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)

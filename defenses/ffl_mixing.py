@@ -25,6 +25,7 @@ class FFLMixing(Mixing):
         self.inner.begin(setting)
 
     def validate(self, per_round: int) -> None:
+        super().validate(per_round)
         registry.get(Kind.DEFENSE, self.rule).create().validate(per_round)
 
     def aggregate(self, view: ServerView) -> Vector:

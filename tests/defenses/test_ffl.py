@@ -410,3 +410,9 @@ def test_mixing_with_another_rule_leaves_it_the_mixed_rows():
         factor = 10 * it.defense.setting.sizes.mean() / view.sizes.sum()
         wanted = aggregate(rule, view.updates) * factor
         np.testing.assert_allclose(it.defense.aggregate(view), wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["ffl", "ffl-mixing"])
+def test_nobody_can_mix_alone(name):
+    with pytest.raises(ParameterError, match="mixing takes two: per_round = 1"):
+        cell(defense=name, per_round=1)
