@@ -5,7 +5,7 @@ matter (`ffl`, `ffl-mixing`).
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,16 @@ import numpy.typing as npt
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
-from fflbench.crypto.exchange import Acceptor, Initiator, open_submission, swap_in_place
+from fflbench.crypto.exchange import Acceptor, Initiator, Server, swap_in_place
 from fflbench.crypto.groups import GROUPS
 from fflbench.crypto.messages import SERVER, Message, Submission
-from fflbench.crypto.seal import OpeningKey
 from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
 from fflbench.randomness import stream
 from fflbench.types import Indices, Matrix, Vector
+
+M = TypeVar("M", bound=Message)
 
 KINDS = ("power", "sealed seed", "masked vector", "mixed update", "feedback", "mac", "framing")
 
@@ -52,7 +53,7 @@ class Mixing(Defense):
         super().begin(setting)
         self.reference = float(setting.sizes.mean())
         self.memory["bytes"] = np.zeros(len(KINDS), np.int64)
-        self.server = OpeningKey(Entropy(setting.seed)) if self.mode == "full" else None
+        self.server = Server(Entropy(setting.seed)) if self.mode == "full" else None
         self.partner: dict[int, int] = {}
         self.abstained: list[int] = []
         self.faults: list[str] = []
@@ -62,14 +63,15 @@ class Mixing(Defense):
         return True
 
     def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
-        rows = self._scaled(sent.exchanged, selected)
-        indifferent = sent.accepts_everyone if sent.accepts_everyone is not None else np.zeros(len(selected), bool)
-        ignoring = sent.ignores_exchange if sent.ignores_exchange is not None else np.zeros(len(selected), bool)
+        nobody = np.zeros(len(selected), bool)
+        indifferent = nobody if sent.accepts_everyone is None else sent.accepts_everyone
+        ignoring = nobody if sent.ignores_exchange is None else sent.ignores_exchange
         whole = {
-            int(place): self._scaled(sent.submitted[[place]], selected[[place]])[0]
-            for place in np.flatnonzero(ignoring)
+            int(place): self._scale(sent.submitted[[place]], selected[[place]])[0] for place in np.flatnonzero(ignoring)
         }
-        pairs = self._pair(round, selected, indifferent)
+        # Scaled and mixed where they are: what was sent is not needed again, and another matrix may not fit.
+        rows = self._scale(sent.exchanged, selected)
+        pairs = self._pair(round, selected, indifferent, sent.avoid_each_other)
         self.faults = []
         arrived = np.zeros(len(selected), bool)
         for one, other in pairs:
@@ -97,14 +99,18 @@ class Mixing(Defense):
     def report(self) -> dict[str, Any]:
         told: dict[str, Any] = {"abstained": self.abstained, "faults": self.faults}
         if self.server:
-            told["bytes"] = dict(zip(KINDS, self.memory["bytes"].tolist(), strict=True))
+            told["bytes_so_far"] = dict(zip(KINDS, self.memory["bytes"].tolist(), strict=True))
         return told
 
-    def _scaled(self, rows: Matrix, who: Indices) -> Matrix:
+    def _scale(self, rows: Matrix, who: Indices) -> Matrix:
         factors = (self.setting.sizes[who] / self.reference).astype(np.float32)
-        return rows if (factors == 1).all() else rows * factors[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows *= factors[:, None]
+        return rows
 
-    def _pair(self, round: int, selected: Indices, indifferent: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    def _pair(
+        self, round: int, selected: Indices, indifferent: npt.NDArray[np.bool_], avoiding: bool
+    ) -> list[tuple[int, int]]:
         """In random order, each who is free asks random others who are free, until one agrees."""
         rng = stream(self.setting.seed, "pairing", round)
         free = set(range(len(selected)))
@@ -113,6 +119,8 @@ class Mixing(Defense):
             if one not in free:
                 continue
             for other in rng.permutation(sorted(free - {one})):
+                if avoiding and indifferent[one] and indifferent[other]:
+                    continue
                 willing = indifferent[one] or self.accepts(selected[one], selected[other], first=True)
                 agreed = indifferent[other] or self.accepts(selected[other], selected[one], first=False)
                 if willing and agreed:
@@ -143,20 +151,19 @@ class Mixing(Defense):
         initiator = Initiator(rows[one], k, j, round, public, entropy, group)
         acceptor = Acceptor(rows[other], j, k, round, public, entropy, group)
         try:
-            offer = initiator.offer()
-            answer = acceptor.take(offer)
-            reply = initiator.take(answer)
+            offer = self._count(initiator.offer())
+            answer = self._count(acceptor.take(offer))
+            reply = self._count(initiator.take(answer))
             acceptor.finish(reply)
         except ExchangeError as error:
             self.faults.append(f"between partners: {error}")
             return False, False
-        self._count(offer, answer, reply)
         arrived = []
         for place, party in ((one, initiator), (other, acceptor)):
             submission = self._alone(round, party.name, whole[place]) if place in whole else party.submission()
             self._count(submission)
             try:
-                open_submission(submission, self.server, rows[place])
+                self.server.open(submission, round, party.name, rows[place])
                 arrived.append(True)
             except ExchangeError as error:
                 self.faults.append(f"at the server: {error}")
@@ -173,7 +180,8 @@ class Mixing(Defense):
         sealed = self.server.public.seal(seed, entropy, "lone", round, name)
         return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
 
-    def _count(self, *messages: Message) -> None:
-        for message in messages:
-            for kind, size in message.sizes().items():
-                self.memory["bytes"][KINDS.index(kind)] += size
+    def _count(self, message: M) -> M:
+        """Enter a message into the ledger, as it is sent."""
+        for kind, size in message.sizes().items():
+            self.memory["bytes"][KINDS.index(kind)] += size
+        return message

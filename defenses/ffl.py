@@ -2,6 +2,7 @@
 Transactions on Neural Networks and Learning Systems, 2022.
 """
 
+import math
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -50,16 +51,18 @@ class FFL(Mixing):
 
     def select(self, round: int) -> Indices:
         """Candidates are those at or above the first quartile of global reputation (Procedure 1)."""
-        self.round = round
+        self.round, self.trust = round, {}
         reputation, wanted = self.memory["global"], self.setting.per_round
         below = np.flatnonzero(reputation < np.quantile(reputation, 0.25)) if round >= self.warmup else np.empty(0, int)
         candidates = np.setdiff1d(np.arange(self.setting.participants), below)
         if self.selection_size == "literal":
-            wanted = max(int(wanted / self.setting.participants * len(candidates)), 2)
-        # Pairs need an even number.
-        wanted = max(min(wanted, len(candidates)) // 2 * 2, 2)
+            wanted = max(wanted * len(candidates) // self.setting.participants, 2)
+        else:
+            # Pairs need an even number.
+            wanted = max(min(wanted, len(candidates)) // 2 * 2, 2)
+        wanted = min(wanted, len(candidates))
         rng = stream(self.setting.seed, "selection", round)
-        others = min(int(self.explore * wanted), len(below))
+        others = min(math.floor(self.explore * wanted + 0.5), len(below))
         chosen = rng.choice(candidates, wanted - others, replace=False)
         return np.sort(np.concatenate([chosen, rng.choice(below, others, replace=False)]))
 
@@ -78,19 +81,23 @@ class FFL(Mixing):
         difference = similarity - np.quantile(similarity, 0.25)
         reputation, local = self.memory["global"], self.memory["local"]
         reputation[view.participants] += difference
-        for who, feedback in zip(view.participants, difference, strict=True):
+        # Participants hear of it as four bytes.
+        heard = difference.astype(np.float32)
+        for who, feedback in zip(view.participants, heard, strict=True):
             local[who, self.partner[who]] += feedback
-        self._punish(view, difference)
+        self._punish(view, min(float(heard.min()), 0.0))
         if self.server:
-            for who, value in zip(view.participants, difference, strict=True):
-                self._count(Feedback(view.round, SERVER, int(who), np.float32(value).tobytes()))
+            for who in (*view.participants, *view.dropped):
+                self._count(Feedback(view.round, SERVER, int(who), bytes(4)))
         trust = np.maximum(np.tanh(reputation - np.quantile(reputation, 0.25)), 0)[view.participants]
         self.trust = {int(who): float(value) for who, value in zip(view.participants, trust, strict=True)}
         if view.round < self.warmup:
             return median(view.updates) * np.float32(self.unscaled(view))
         if self.normalise == "literal":
-            change: Vector = (trust * self.reference / view.sizes.sum()).astype(np.float32) @ view.updates
-            return change
+            # Line 18 of Protocol 1 averages whole models, so trust below 1 also shrinks the model itself.
+            missing = 1 - (trust * view.sizes).sum() / view.sizes.sum()
+            step: Vector = (trust * self.reference / view.sizes.sum()).astype(np.float32) @ view.updates
+            return step - np.float32(missing) * view.weights
         return weighted_mean(view.updates, trust if trust.any() else np.ones(len(trust))) * np.float32(
             self.unscaled(view)
         )
@@ -104,9 +111,8 @@ class FFL(Mixing):
             "excluded": np.flatnonzero(reputation < np.quantile(reputation, 0.25)).tolist(),
         }
 
-    def _punish(self, view: ServerView, difference: npt.NDArray[np.float64]) -> None:
+    def _punish(self, view: ServerView, drop: float) -> None:
         """What a row that is not finite costs: its sender may have been framed by its partner."""
-        drop = min(float(difference.min()), 0.0)
         for who in view.dropped:
             if self.non_finite == "penalise":
                 self.memory["global"][who] += drop

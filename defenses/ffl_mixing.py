@@ -28,6 +28,10 @@ class FFLMixing(Mixing):
         super().validate(per_round)
         registry.get(Kind.DEFENSE, self.rule).create().validate(per_round)
 
+    def flags(self) -> list[str]:
+        flags: list[str] = self.inner.flags()
+        return flags
+
     def aggregate(self, view: ServerView) -> Vector:
         aggregate: Vector = self.inner.aggregate(view) * self.unscaled(view)
         return aggregate

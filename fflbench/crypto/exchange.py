@@ -27,6 +27,8 @@ from fflbench.crypto.pads import SEED_BYTES, Mask, Words
 from fflbench.crypto.seal import SEALED_BYTES, OpeningKey, SealingKey
 from fflbench.types import Vector
 
+BROKEN_OFF = -1
+
 
 @dataclass(repr=False)
 class Party:
@@ -101,9 +103,15 @@ class Party:
         self.transcript.append(message)
 
     def _turn(self, place: int) -> None:
-        """Each message comes once and in its place, whoever sends it; a second exchange needs new parties."""
+        """Each message comes once and in its place; until it is dealt with, the exchange counts as broken off.
+
+        Another exchange needs new parties in another round: with a seeded entropy the same round gives the same pads.
+        """
         if self._messages != place:
             raise ExchangeError("a message out of order")
+        self._messages = BROKEN_OFF
+
+    def _done(self, place: int) -> None:
         self._messages = place + 1
 
     def _mac(self, *parts: Bytes) -> bytes:
@@ -126,6 +134,7 @@ class Initiator(Party):
         self._turn(0)
         message = Offer(self.round, self.name, self.partner, self._power(), self._seal())
         self._hash.update(message.to_bytes())
+        self._done(0)
         return message
 
     def take(self, answer: Answer) -> Reply:
@@ -136,6 +145,7 @@ class Initiator(Party):
         self._check_mac(answer.mac, b"answer", answer.whole, answer.kept)
         whole, kept = map(pads.as_bytes, self._masked())
         self._mix(answer.whole, answer.kept, answer.sealed_seed)
+        self._done(1)
         return Reply(self.round, self.name, self.partner, whole, kept, self._mac(b"reply", whole, kept))
 
 
@@ -154,6 +164,7 @@ class Acceptor(Party):
         self._agree(offer.power, self.partner, self.name)
         whole, kept = map(pads.as_bytes, self._masked())
         mac = self._mac(b"answer", whole, kept)
+        self._done(0)
         return Answer(self.round, self.name, self.partner, power, sealed, whole, kept, mac)
 
     def finish(self, reply: Reply) -> None:
@@ -161,15 +172,31 @@ class Acceptor(Party):
         self._accept(reply, 1)
         self._check_mac(reply.mac, b"reply", reply.whole, reply.kept)
         self._mix(reply.whole, reply.kept, self._partners_seed)
+        self._done(1)
 
 
-def open_submission(submission: Submission, key: OpeningKey, out: Vector) -> None:
-    """At the server: take the pad off a mixed update, into `out`."""
-    encrypted: npt.NDArray[np.uint32] = np.frombuffer(submission.encrypted_mixed, np.uint32)
-    if len(encrypted) != len(out):
-        raise ExchangeError("a submission of the wrong length")
-    seed = key.open(bytes(submission.sealed_seed))
-    pads.add_pad(encrypted, pads.pad_key(seed, "r", submission.round), out.view(np.uint32))
+class Server:
+    """The party with the private key, which takes the pads off."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._key = OpeningKey(entropy)
+        self.public = self._key.public
+        self._heard: tuple[int, set[int]] = (-1, set())
+
+    def open(self, submission: Submission, round: int, sender: int, out: Vector) -> None:
+        """Put the mixed update of a submission into `out`; one a sender and round, and only of this round."""
+        if (submission.round, submission.sender, submission.receiver) != (round, sender, SERVER):
+            raise ExchangeError("a submission of another round or sender")
+        if self._heard[0] != round:
+            self._heard = round, set()
+        if sender in self._heard[1]:
+            raise ExchangeError("a second submission")
+        if len(submission.encrypted_mixed) != out.nbytes:
+            raise ExchangeError("a submission of the wrong length")
+        seed = self._key.open(bytes(submission.sealed_seed))
+        encrypted: npt.NDArray[np.uint32] = np.frombuffer(submission.encrypted_mixed, np.uint32)
+        pads.add_pad(encrypted, pads.pad_key(seed, "r", round), out.view(np.uint32))
+        self._heard[1].add(sender)
 
 
 def swap(one: Vector, other: Vector, mask: Mask) -> tuple[Vector, Vector]:

@@ -74,7 +74,7 @@ RFC5114_Q = int(
 GROUPS = {
     group.name: group
     for group in (
-        # Exponents of 256 bits are twice what the group's strength of about 112 bits calls for (RFC 7919, section 5.2).
+        # A little more than the 225 bits that the group's strength calls for (RFC 7919, section 5.2).
         Group("ffdhe2048", FFDHE2048_P, (FFDHE2048_P - 1) // 2, 2, secret_bytes=32),
         Group("rfc5114", RFC5114_P, RFC5114_Q, RFC5114_G, secret_bytes=32),
     )

@@ -139,7 +139,7 @@ class Federation:
         if strategy == 3 and len(rows):
             submitted = updates.copy()
             submitted[rows] = self.honest_engine.train(self.weights, selected[rows], self.round)
-        return Sent(updates, submitted, ignores_exchange=hostile & (strategy != 1), accepts_everyone=hostile)
+        return Sent(updates, submitted, hostile & (strategy != 1), hostile, self.attack.avoid_each_other)
 
     @timed
     def transmit(self, selected: Indices, sent: Sent) -> ServerView:
@@ -193,17 +193,23 @@ class Federation:
                 "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in self.history),
                 "dropped_rows": sum(len(told["dropped"]) for told in self.history),
                 "flags": self.defense.flags(),
-                **self._exclusions(),
+                **self._exchange_facts(),
             },
             seconds=dict(self.seconds),
         )
 
-    def _exclusions(self) -> dict[str, Any]:
-        """Who ended up excluded by a defense that excludes people, and how many of them did nothing wrong."""
-        excluded = self.history[-1].get("excluded")
-        if excluded is None:
-            return {}
-        return {"excluded": excluded, "honest_excluded": len(set(excluded) - set(self.attackers.tolist()))}
+    def _exchange_facts(self) -> dict[str, Any]:
+        """Where fragments are exchanged: who stood aside, what went wrong, and who ended up excluded though honest."""
+        found: dict[str, Any] = {}
+        if "abstained" in self.history[-1]:
+            selected = sum(told["selected"] for told in self.history)
+            found["share_of_abstentions"] = sum(len(told["abstained"]) for told in self.history) / selected
+            found["faults"] = sum(len(told["faults"]) for told in self.history)
+        if "excluded" in self.history[-1]:
+            excluded = self.history[-1]["excluded"]
+            found["excluded"] = excluded
+            found["honest_excluded"] = len(set(excluded) - set(self.attackers.tolist()))
+        return found
 
     def state(self) -> "State":
         """All that the rounds to come depend on."""

@@ -21,6 +21,8 @@ class Sent(NamedTuple):
     """Who submits its own row whole, whatever it exchanged."""
     accepts_everyone: npt.NDArray[np.bool_] | None = None
     """Who exchanges with anybody, whatever the other's reputation."""
+    avoid_each_other: bool = False
+    """Whether those who exchange with anybody leave out each other."""
 
 
 @dataclass(frozen=True)

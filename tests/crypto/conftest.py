@@ -2,19 +2,18 @@ import numpy as np
 import pytest
 
 from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.exchange import Acceptor, Initiator
+from fflbench.crypto.exchange import Acceptor, Initiator, Server
 from fflbench.crypto.groups import GROUPS
-from fflbench.crypto.seal import OpeningKey
 
 
 @pytest.fixture(scope="session")
 def server():
-    return OpeningKey(Entropy(seed=0))
+    return Server(Entropy(seed=0))
 
 
 @pytest.fixture(scope="session")
 def stranger():
-    return OpeningKey(Entropy(seed=1))
+    return Server(Entropy(seed=1))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
-from fflbench.crypto.exchange import Acceptor, Initiator, open_submission, swap
+from fflbench.crypto.exchange import Acceptor, Initiator, swap
 from fflbench.crypto.messages import Answer, Feedback, Offer, Reply, Submission
 from fflbench.crypto.seal import SealingKey
 
@@ -25,7 +25,8 @@ def complete(initiator, acceptor):
 
 def opened(submission, server, size):
     out = np.empty(size, np.float32)
-    open_submission(submission, server, out)
+    server._heard = (-1, set())
+    server.open(submission, submission.round, submission.sender, out)
     return out
 
 
@@ -250,6 +251,32 @@ def test_a_submission_of_the_wrong_length_is_seen_by_the_server(parties, server)
     mine, _ = complete(*parties())
     with pytest.raises(ExchangeError, match="wrong length"):
         opened(mine, server, 999)
+    with pytest.raises(ExchangeError, match="wrong length"):
+        opened(dataclasses.replace(mine, encrypted_mixed=mine.encrypted_mixed[:-1]), server, 1000)
+
+
+def test_replayed_or_misaddressed_submissions_are_seen_by_the_server(parties, server):
+    mine, theirs = complete(*parties())
+    out = np.empty(1000, np.float32)
+    opened(mine, server, 1000)
+    with pytest.raises(ExchangeError, match="a second submission"):
+        server.open(mine, 3, 5, out)
+    for round, sender in ((4, 9), (3, 5)):
+        with pytest.raises(ExchangeError, match="another round or sender"):
+            server.open(theirs, round, sender, out)
+    with pytest.raises(ExchangeError, match="another round or sender"):
+        server.open(dataclasses.replace(theirs, receiver=7), 3, 9, out)
+
+
+def test_after_a_fault_nothing_more_is_taken(parties):
+    k, j = parties()
+    offer = k.offer()
+    with pytest.raises(ExchangeError, match="no element"):
+        j.take(dataclasses.replace(offer, power=bytes(256)))
+    other_k, other_j = parties()
+    reply = other_k.take(other_j.take(other_k.offer()))
+    with pytest.raises(ExchangeError, match="out of order"):
+        j.finish(reply)
 
 
 def test_messages_and_errors_show_no_content(parties):

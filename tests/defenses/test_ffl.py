@@ -202,8 +202,8 @@ def test_candidates_are_at_or_above_the_first_quartile_and_even_in_number():
         assert selected.min() >= 5
     literal = cell(defense_parameters={"selection_size": "literal"})
     literal.defense.memory["global"][:] = np.arange(20)
-    # C = 10/20 of 15 candidates is 7, and 6 make pairs.
-    assert len(literal.defense.select(0)) == 6
+    # C = 10/20 of 15 candidates: an odd number, so somebody will stand aside.
+    assert len(literal.defense.select(0)) == 7
     curious = cell(defense_parameters={"explore": 0.2})
     curious.defense.memory["global"][:] = np.arange(20)
     assert (curious.defense.select(0) < 5).sum() == 2
@@ -331,7 +331,7 @@ def test_bytes_are_those_of_real_messages():
     it = cell(defense_parameters={"mode": "full"}, rounds=1)
     told = it.play()
     d, pairs = 4 * it.model.columns.count, 5
-    assert told["bytes"] == {
+    assert told["bytes_so_far"] == {
         "power": pairs * 2 * 256,
         "sealed seed": pairs * 4 * 384,
         "masked vector": pairs * 4 * d,
@@ -340,13 +340,13 @@ def test_bytes_are_those_of_real_messages():
         "mac": pairs * 2 * 32,
         "framing": pairs * ((17 + 16) + (17 + 40) + (17 + 24) + 2 * (17 + 16) + 2 * (17 + 8)),
     }
-    assert "bytes" not in cell(rounds=1).play()
+    assert "bytes_so_far" not in cell(rounds=1).play()
 
 
 def test_nothing_secret_is_in_what_is_told():
     it = cell(defense_parameters={"mode": "full"}, rounds=1)
     told = it.play()
-    assert set(told) - {"trust", "reputation", "excluded", "abstained", "faults", "bytes"} == set(
+    assert set(told) - {"trust", "reputation", "excluded", "abstained", "faults", "bytes_so_far"} == set(
         cell(rounds=1, defense="fedavg").play()
     )
 
@@ -354,7 +354,6 @@ def test_nothing_secret_is_in_what_is_told():
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"normalise": "literal"},
         {"selection_size": "literal"},
         {"non_finite": "penalise"},
         {"warmup": 5},
@@ -368,17 +367,58 @@ def test_every_literal_or_other_choice_runs(parameters):
     assert outcome.metrics["accuracy"] > 0.5
 
 
-def test_the_papers_division_shrinks_the_step_by_the_mean_trust():
-    settled, literal = cell(), cell(defense_parameters={"normalise": "literal"})
-    changes = []
-    for it in (settled, literal):
-        it.defense.memory["global"][:] = np.linspace(0, 0.5, 20)
-        selected = np.arange(10, 20)
-        updates = it.train(selected)
-        changes.append(it.defense.aggregate(it.defense.transmit(0, it.weights, selected, Sent(updates, updates))))
-    trust = np.mean(list(literal.defense.trust.values()))
-    assert 0 < trust < 1
-    np.testing.assert_allclose(changes[1], changes[0] * trust, rtol=1e-3, atol=1e-6)
+def test_the_literal_division_keeps_the_model_from_learning():
+    """At the start trust is far below 1, so the model is pulled towards zero in every round."""
+    outcome = cell("none", defense_parameters={"normalise": "literal"}, rounds=6).run()
+    assert outcome.metrics["accuracy"] < 0.5
+    assert not outcome.metrics["diverged"]
+
+
+def test_the_papers_division_shrinks_the_model_wherever_trust_is_below_one():
+    """Line 18 as written: the sum of trusted whole models over all examples."""
+    it = cell(defense_parameters={"normalise": "literal"})
+    it.defense.memory["global"][:] = np.linspace(0, 0.5, 20)
+    selected = np.arange(10, 20)
+    updates = it.train(selected)
+    view = it.defense.transmit(0, it.weights, selected, Sent(updates, updates))
+    change = it.defense.aggregate(view)
+    trust = np.array([it.defense.trust[who] for who in view.participants])
+    assert 0 < trust.mean() < 1
+    sizes, mean = view.sizes, it.defense.setting.sizes.mean()
+    models = (sizes / mean)[:, None] * it.weights + view.updates
+    wanted = (trust[:, None] * models).sum(0) * mean / sizes.sum()
+    np.testing.assert_allclose(it.weights + change, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_attackers_may_be_told_to_avoid_each_other():
+    def among_themselves(avoiding):
+        it = cell("gaussian-noise", attack_parameters={"share": 0.5, "avoid_each_other": avoiding})
+        count = 0
+        for round in range(10):
+            it.round = round
+            selected = it.select()
+            it.transmit(selected, it.poison(selected, it.train(selected)))
+            count += sum(who in it.attackers and other in it.attackers for who, other in it.defense.partner.items())
+        return count
+
+    assert among_themselves(False) > 0
+    assert among_themselves(True) == 0
+
+
+def test_trust_is_told_only_of_the_round_it_is_of(monkeypatch):
+    it = cell()
+    it.play()
+    assert it.history[-1]["trust"]
+    monkeypatch.setattr(type(it.defense), "accepts", lambda *_, **__: False)
+    told = it.play()
+    assert told["kept_because"] == "no update was left"
+    assert told["trust"] == {}
+
+
+def test_abstentions_and_faults_are_summed_up():
+    facts = cell(rounds=5).run().facts
+    assert 0 <= facts["share_of_abstentions"] < 1
+    assert facts["faults"] == 0
 
 
 def test_warming_up_takes_the_median_and_everybody():
