@@ -86,9 +86,8 @@ def memory(n: int = 100) -> None:
     """Peak memory of scoring and aggregating n updates of full size, in times of their matrix; takes 6 GB."""
     seconds = scoring(n, D)
     peak, matrix = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, n * D * 4
-    print(
-        f"{n} x {D:,}: {seconds:.2f} s, peak {peak / 1e9:.2f} GB for a matrix of {matrix / 1e9:.2f} GB ({peak / matrix:.3f})"
-    )
+    times = f"{peak / matrix:.3f} times its matrix of {matrix / 1e9:.2f} GB"
+    print(f"{n} x {D:,}: {seconds:.2f} s, peak {peak / 1e9:.2f} GB, {times}")
 
 
 def _exponent(seconds: dict[int, float]) -> float:
