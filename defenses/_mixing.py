@@ -133,12 +133,11 @@ class Mixing(Defense):
         self, round: int, selected: Indices, rows: Matrix, one: int, other: int, whole: dict[int, Vector]
     ) -> tuple[bool, bool]:
         """The exchange without keys, pads or messages: the same coordinates change places."""
-        kept = {place: whole[place].copy() for place in (one, other) if place in whole}
         secret = derive(f"cell {self.setting.seed}".encode(), "fast mask")
         mask = pads.mask(secret, round, int(selected[one]), int(selected[other]), rows.shape[1])
         swap_in_place(rows[one], rows[other], mask)
-        for place, row in kept.items():
-            rows[place] = row
+        for place in {one, other}.intersection(whole):
+            rows[place] = whole[place]
         return True, True
 
     def _exchange(

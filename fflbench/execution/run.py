@@ -118,12 +118,12 @@ def carry_out(
             task.divide(task.data().train.y, seed=0)
         count = max(1, min(workers or os.cpu_count() or 1, len(cells)))
         jobs = [Job(cell, planned.store.checkpoint(cell.id)) for cell in cells]
-        if planned.force:
-            for job in jobs:
-                job.checkpoint.unlink(missing_ok=True)
         events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins)
         rounds = {cell: task.rounds for cell, task in tasks.items()}
         with planned.store.writing(), display(len(cells), rounds, count) as shown, closing(events):
+            if planned.force:
+                for job in jobs:
+                    job.checkpoint.unlink(missing_ok=True)
             for event in events:
                 if isinstance(event, Finished):
                     planned.store.write(event.record)

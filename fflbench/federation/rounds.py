@@ -67,8 +67,10 @@ class Federation:
             x, y = _poisoned(data, held, self.attackers, task, attack, seed)
             pool = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
             self.engine = engine(self.model, Holdings(*pool, held, seed, task))
-            clean = torch.from_numpy(data.train.x).to(device), torch.from_numpy(data.train.y).to(device)
-            self.honest_engine = engine(self.model, Holdings(*clean, held, seed, task))
+            if attack.strategy == 3 and defense.exchanges:
+                # Attackers who submit clean updates train twice.
+                clean = torch.from_numpy(data.train.x).to(device), torch.from_numpy(data.train.y).to(device)
+                self.honest_engine = engine(self.model, Holdings(*clean, held, seed, task))
             self.evaluation = Evaluation(task, self.model, data.test)
         sizes = np.array([len(indices) for indices in held])
         self.defense.begin(Setting(task.participants, task.per_round, sizes, self.model.columns, seed))
