@@ -13,7 +13,7 @@ from fflbench.types import Vector
 from ._mixing import Mixing
 
 
-@defense("ffl-mixing", title="FFL mixing")
+@defense("ffl-mixing", title="FFL mixing", version=2)
 class FFLMixing(Mixing):
     """Mix updates in pairs at random, and leave the mixed ones to a rule that works on each coordinate."""
 

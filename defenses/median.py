@@ -12,5 +12,6 @@ def median(updates: Matrix) -> Vector:
     $$ w_i = \tfrac{1}{2} \left( x_{(\lfloor (n+1)/2 \rfloor), i} + x_{(\lceil (n+1)/2 \rceil), i} \right) $$
     """
     n = len(updates)
+    middle = slice((n - 1) // 2, n // 2 + 1)
     # Halved before they are added, so that two huge values do not overflow.
-    return over_sorted_columns(updates, lambda block: block[(n - 1) // 2] / 2 + block[n // 2] / 2)
+    return over_sorted_columns(updates, lambda block: block[0] / 2 + block[-1] / 2, middle)

@@ -7,11 +7,11 @@ from fflbench.registry import defense
 from fflbench.types import Matrix, Vector
 
 
-@defense("trimmed-mean", title="Trimmed mean", tolerates="f < n/2")
+@defense("trimmed-mean", title="Trimmed mean", tolerates="f < n/2", version=2)
 def trimmed_mean(updates: Matrix, f: int) -> Vector:
     r"""Average each coordinate after dropping its f largest and f smallest values.
 
     $$ w_i = \frac{1}{n-2f} \sum_{j=f+1}^{n-f} x_{(j),i} $$
     """
     kept = slice(f, len(updates) - f)
-    return over_sorted_columns(updates, lambda block: block[kept].mean(0, dtype=np.float64))
+    return over_sorted_columns(updates, lambda block: block.mean(0, dtype=np.float64), kept)

@@ -9,6 +9,7 @@ from fflbench.errors import ParameterError
 from fflbench.federation.columns import Columns
 from fflbench.federation.defense import Defense, NoAnswerError, Setting
 from fflbench.federation.views import ServerView
+from fflbench.kernels import finite_rows
 from fflbench.registry import Kind
 
 
@@ -34,7 +35,7 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
         matrix = matrix.astype(np.float32)
     if matrix.ndim != 2 or len(matrix) == 0:
         raise ParameterError(f"updates must be a matrix with at least one row, not of shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
+    if not finite_rows(matrix).all():
         raise ParameterError("updates hold values that are not finite; leave those rows out")
     n, d = matrix.shape
     sizes = np.ones(n) if weights is None else np.asarray(weights)

@@ -92,7 +92,7 @@ class Loop:
 
     def _train_one(self, participant: int, round: int) -> None:
         task, holdings = self.holdings.task, self.holdings
-        optimizer = self._optimizer()
+        optimizer = new_optimizer(task, self.learned)
         for epoch in torch.from_numpy(holdings.order(participant, round)).to(holdings.y.device):
             x, y = holdings.x[epoch], holdings.y[epoch]
             if x.ndim == 4:
@@ -103,11 +103,12 @@ class Loop:
                 torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.gradient)
                 optimizer.step()
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        task = self.holdings.task
-        if task.optimizer == "adam":
-            return torch.optim.Adam([self.learned], task.learning_rate, fused=True)
-        return torch.optim.SGD([self.learned], task.learning_rate, momentum=task.momentum, fused=True)
+
+def new_optimizer(task: "Task", learned: nn.Parameter) -> torch.optim.Optimizer:
+    """What participants train with, fresh; one tensor at once."""
+    if task.optimizer == "adam":
+        return torch.optim.Adam([learned], task.learning_rate, fused=True)
+    return torch.optim.SGD([learned], task.learning_rate, momentum=task.momentum, fused=True)
 
 
 def losses(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
@@ -116,6 +117,14 @@ def losses(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), y.to(outputs.dtype), reduction="none")
     flat = F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), y.reshape(-1), reduction="none")
     return flat.view(y.shape)
+
+
+def loss_gradients(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
+    """The gradient of every example's loss by its outputs: probabilities less the truth, for both losses."""
+    if task.loss == "binary-cross-entropy":
+        return outputs.sigmoid().sub_(y.unsqueeze(-1))
+    found = outputs.softmax(-1)
+    return found.scatter_add_(-1, y.unsqueeze(-1), found.new_full((), -1).expand(*y.shape, 1))
 
 
 def engine(model: FlatModel, holdings: Holdings) -> Engine:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fflbench.federation.columns import Columns
+from fflbench.kernels import finite_rows
 from fflbench.types import Indices, Matrix, Vector
 
 
@@ -45,11 +46,7 @@ class ServerView:
 
     def without_non_finite(self) -> "ServerView":
         """The view after rows with NaN or infinity are thrown out."""
-        # A row's sum is finite where all of it is, unless it overflows: only those rows are looked at value by value.
-        with np.errstate(over="ignore", invalid="ignore"):
-            finite = np.isfinite(self.updates.sum(1))
-        for row in np.flatnonzero(~finite):
-            finite[row] = np.isfinite(self.updates[row]).all()
+        finite = finite_rows(self.updates)
         if finite.all():
             return self
         return replace(

@@ -1,0 +1,165 @@
+"""Layers of many models at once, forwards and backwards: participants stand along the first axis of every tensor.
+
+Written out rather than left to autograd, whose bookkeeping costs as much as the products of a small model.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn import grad as gradients_of
+
+from fflbench.errors import ParameterError
+
+
+class Layer:
+    """A layer without weights; `backward` follows the `forward` of the same batch."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module: Any = module
+
+    def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+        """Take the weights to work with, and the tensors that gradients are to be written to."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """The outputs of every participant's layer on its own batch: h is participants x batch x the input's shape."""
+        with torch.enable_grad():
+            self.inputs = h.flatten(0, 1).detach().requires_grad_()
+            self.outputs: Tensor = self.module(self.inputs)
+        return self.outputs.detach().view(*h.shape[:2], *self.outputs.shape[1:])
+
+    def backward(self, g: Tensor, *, first: bool) -> Tensor:
+        """From the gradient by outputs to that by inputs; the first layer that learns need not know the latter."""
+        (found,) = torch.autograd.grad(self.outputs, self.inputs, g.reshape(self.outputs.shape))
+        return found.view(*g.shape[:2], *found.shape[1:])
+
+
+class ReLU(Layer):
+    """The most common one, without autograd."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        self.outputs = torch.relu(h)
+        return self.outputs
+
+    def backward(self, g: Tensor, *, first: bool) -> Tensor:
+        # What autograd calls as well: one pass, where a product with a mask takes two and a conversion.
+        found: Tensor = torch.ops.aten.threshold_backward(g, self.outputs, 0)
+        return found
+
+
+class Flatten(Layer):
+    """All but participants and batch in one axis."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        self.shape = h.shape
+        return h.flatten(2)
+
+    def backward(self, g: Tensor, *, first: bool) -> Tensor:
+        return g.reshape(self.shape)
+
+
+class Learning(Layer):
+    """A layer with a weight and perhaps a bias."""
+
+    def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+        self.weight, self.bias = weights["weight"], weights.get("bias")
+        self.weight_gradient, self.bias_gradient = gradients["weight"], gradients.get("bias")
+
+
+class Linear(Learning):
+    """Batched products."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        self.inputs = h
+        if self.bias is None:
+            return torch.bmm(h, self.weight.transpose(1, 2))
+        return torch.baddbmm(self.bias.unsqueeze(1), h, self.weight.transpose(1, 2))
+
+    def backward(self, g: Tensor, *, first: bool) -> Tensor:
+        # BLAS is several times slower on narrow results than on wide ones, so the longer side goes last.
+        if self.inputs.shape[2] < g.shape[2]:
+            self.weight_gradient.copy_(torch.bmm(self.inputs.transpose(1, 2), g).transpose(1, 2))
+        else:
+            torch.bmm(g.transpose(1, 2), self.inputs, out=self.weight_gradient)
+        if self.bias_gradient is not None:
+            torch.sum(g, 1, out=self.bias_gradient)
+        return g if first else torch.bmm(g, self.weight)
+
+
+class Conv2d(Learning):
+    """Each participant's convolution is one group of a large one."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        participants, batch = h.shape[:2]
+        self.inputs = h.transpose(0, 1).flatten(1, 2)
+        self.options = (self.module.stride, self.module.padding, self.module.dilation, participants)
+        bias = None if self.bias is None else self.bias.flatten()
+        merged = F.conv2d(self.inputs, self.weight.flatten(0, 1), bias, *self.options)
+        return merged.view(batch, participants, -1, *merged.shape[2:]).transpose(0, 1)
+
+    def backward(self, g: Tensor, *, first: bool) -> Tensor:
+        participants, batch = g.shape[:2]
+        merged = g.transpose(0, 1).flatten(1, 2)
+        weight = self.weight.flatten(0, 1)
+        found: Tensor = gradients_of.conv2d_weight(  # type: ignore[no-untyped-call]
+            self.inputs, weight.shape, merged, *self.options
+        )
+        self.weight_gradient.copy_(found.view(self.weight.shape))
+        if self.bias_gradient is not None:
+            torch.sum(g, (1, 3, 4), out=self.bias_gradient)
+        if first:
+            return g
+        back: Tensor = gradients_of.conv2d_input(  # type: ignore[no-untyped-call]
+            self.inputs.shape, weight, merged, *self.options
+        )
+        return back.view(batch, participants, -1, *back.shape[2:]).transpose(0, 1)
+
+
+class Stack:
+    """A sequence of layers."""
+
+    KINDS: ClassVar[dict[type[nn.Module], type[Layer]]] = {
+        nn.Linear: Linear,
+        nn.Conv2d: Conv2d,
+        nn.ReLU: ReLU,
+        nn.Flatten: Flatten,
+        **dict.fromkeys((nn.MaxPool2d, nn.Sigmoid, nn.Tanh, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.Identity), Layer),
+    }
+
+    def __init__(self, model: nn.Module) -> None:
+        modules = dict(model.named_children()) if type(model) is nn.Sequential else {"": model}
+        for module in modules.values():
+            if not _can_stack(module):
+                raise ParameterError(f'engine = "stacked" cannot train {type(module).__name__}; use engine = "loop"')
+        self.layers = {name: self.KINDS[type(module)](module) for name, module in modules.items()}
+        self.first = next(layer for layer in self.layers.values() if isinstance(layer, Learning))
+
+    def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+        """Take all layers' weights and the tensors for their gradients, by the names that the model gives them."""
+        for name, layer in self.layers.items():
+            prefix = f"{name}." if name else ""
+            own = {key.removeprefix(prefix) for key in weights if key.startswith(prefix)}
+            layer.hold(*({key: held[prefix + key] for key in own} for held in (weights, gradients)))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Every participant's outputs on its own batch."""
+        for layer in self.layers.values():
+            h = layer.forward(h)
+        return h
+
+    def backward(self, g: Tensor) -> None:
+        """Write the gradient of every weight, from that by the outputs."""
+        for layer in reversed(self.layers.values()):
+            g = layer.backward(g, first=layer is self.first)
+            if layer is self.first:
+                break
+
+
+def _can_stack(module: nn.Module) -> bool:
+    if type(module) is nn.Conv2d:
+        return module.groups == 1 and module.padding_mode == "zeros"
+    if type(module) is nn.Flatten:
+        return (module.start_dim, module.end_dim) == (1, -1)
+    return type(module) in Stack.KINDS
