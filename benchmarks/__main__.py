@@ -1,7 +1,49 @@
-"""All benchmarks, one after the other."""
+"""Run all benchmarks, or some: `python -m benchmarks --help`."""
 
-from benchmarks import engines, exchange, rules
+import argparse
+import os
+import sys
+from importlib.util import find_spec
 
-engines.main()
-rules.main()
-exchange.main()
+from benchmarks import cells, committed, engines, exchange, rules
+from benchmarks.timing import Ratio
+
+ROOMS = {"rules": rules, "engines": engines, "cells": cells, "exchange": exchange}
+
+
+def main() -> int:
+    """Measure, print, and compare or write as asked; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="How many times faster than others we are, measured in one run with the sides taking turns.",
+    )
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"some of {', '.join(ROOMS)} (default: all)")
+    parser.add_argument(
+        "--peers", action="store_true", help="also ByzFL and pfl-research (pip install 'fflbench[peers]')"
+    )
+    does = parser.add_mutually_exclusive_group()
+    does.add_argument(
+        "--check", action="store_true", help=f"fail where a ratio is below {committed.SHARE:.0%} of the committed one"
+    )
+    does.add_argument(
+        "--write", action="store_true", help="write the table, the picture and the ratios to be committed"
+    )
+    given = parser.parse_args()
+    unknown = set(given.rooms) - set(ROOMS)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(ROOMS)}")
+    if given.peers and not (find_spec("byzfl") and find_spec("pfl")):
+        parser.error("--peers needs them installed: pip install 'fflbench[peers]'")
+    if given.check:
+        committed.read()
+    found: list[Ratio] = []
+    print(f"load before the first measurement: {os.getloadavg()[0]:.2f}", file=sys.stderr)
+    for name in given.rooms or ROOMS:
+        found += ROOMS[name].ratios(peers=given.peers)
+    committed.show(found)
+    if given.write:
+        committed.write(found)
+    return committed.check(found) if given.check else 0
+
+
+sys.exit(main())

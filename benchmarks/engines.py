@@ -1,20 +1,21 @@
-"""Seconds a round of local training takes: our two engines beside a loop as an obvious user would write it."""
+"""Local training of one round beside a loop as an obvious user would write it, the same threads on both sides."""
 
-from collections.abc import Callable
-from functools import partial
+import os
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.timing import show, take_turns
+from benchmarks.timing import Ratio, race
 from fflbench import registry
 from fflbench.data.prepared import is_here
-from fflbench.federation.stacked import Stacked
-from fflbench.federation.training import FlatModel, Holdings, Loop
+from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.registry import Kind
 from fflbench.tasks import Task
+
+PLAIN = "plain loop with a DataLoader"
 
 
 def plain_loop(task: Task, holdings: Holdings, selected: list[int]) -> Callable[[], object]:
@@ -42,36 +43,43 @@ def plain_loop(task: Task, holdings: Holdings, selected: list[int]) -> Callable[
     return train
 
 
-def main() -> None:
-    """Every task that is quick enough, one thread each."""
-    torch.set_num_threads(1)
-    rows = {}
-    for name, fields in (
-        ("digits-mlp", {}),
-        ("digits-cnn", {}),
-        ("adult-mlp", {}),
-        ("adult-mlp", {"per_round": 20}),
-        ("mnist-cnn", {}),
+def holdings_of(task: Task) -> Holdings:
+    """What the participants of a task hold."""
+    data = task.data()
+    held = task.divide(data.train.y, seed=0)
+    return Holdings(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, task)
+
+
+def available(name: str) -> bool:
+    """Whether a task's data is here; says so if not."""
+    task: Task = registry.get(Kind.TASK, name).create()
+    if task.data_set and not is_here(task.data_set):
+        print(f"{name} is left out: its data is not here (fflbench data fetch {task.data_set.name})")
+        return False
+    return True
+
+
+def ratios(*, peers: bool) -> Iterator[Ratio]:
+    """Tasks with small models on one thread, and Adult with 10 and 50 participants also on all."""
+    cores = os.cpu_count() or 1
+    for name, fields, threads, wanted in (
+        ("digits-mlp", {}, 1, None),
+        ("digits-cnn", {}, 1, None),
+        ("adult-mlp", {}, 1, 10.0),
+        ("adult-mlp", {"participants": 50, "per_round": 50}, 1, 20.0),
+        ("adult-mlp", {}, cores, 10.0),
+        ("adult-mlp", {"participants": 50, "per_round": 50}, cores, 20.0),
     ):
-        task: Task = registry.get(Kind.TASK, name).create(**fields)
-        if task.data_set and not is_here(task.data_set):
-            print(f"{name} is left out: its data is not here (fflbench data fetch {task.data_set.name})")
+        if not available(name):
             continue
-        data = task.data()
-        held = task.divide(data.train.y, seed=0)
-        holdings = Holdings(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, task)
-        selected = np.arange(task.per_round)
-        engines = {}
-        for label, engine in (("loop", Loop), ("stacked", Stacked)):
-            model = FlatModel(task.model(), torch.device("cpu"))
-            weights = model.flat.numpy().copy()
-            trained = engine(model, holdings)
-            engines[label] = partial(trained.train, weights, selected, 0)
-        label = f"{name}, {task.per_round} participants (its engine: {task.engine})"
-        repeats = 3 if name == "mnist-cnn" else 5
-        rows[label] = take_turns(label, {"plain": plain_loop(task, holdings, list(selected)), **engines}, repeats)
-    show("A round of local training, one thread", "plain", rows)
+        torch.set_num_threads(threads)
+        task: Task = registry.get(Kind.TASK, name).create(**fields)
+        holdings, selected = holdings_of(task), np.arange(task.per_round)
+        model = FlatModel(task.model(), torch.device("cpu"))
+        weights, trained = model.flat.numpy().copy(), engine(model, holdings)
 
+        def ours(trained=trained, weights=weights, selected=selected) -> object:  # type: ignore[no-untyped-def]
+            return trained.train(weights, selected, 0)
 
-if __name__ == "__main__":
-    main()
+        what = f"{name}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"
+        yield from race(what, ours, {PLAIN: (plain_loop(task, holdings, list(selected)), wanted)}, repeats=5)

@@ -1,27 +1,26 @@
-"""What FFL costs at D = 14,728,266 on one core: a participant's exchange, opening at the server, and scoring.
+"""FFL at D = 14,728,266: an exchange beside the keystreams it needs, and its server beside the median, on one core.
 
-`python -m benchmarks.exchange`, and with `--memory` the peak for 100 updates.
+`python -m benchmarks.exchange` prints the seconds of every part.
 """
 
 import hashlib
 import hmac
-import resource
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fflbench import kernels, registry
+from benchmarks.timing import Ratio, race
+from fflbench import aggregate, kernels, registry
+from fflbench.cost.play import begun
+from fflbench.cost.runtime import rounds
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy
 from fflbench.crypto.exchange import Acceptor, Initiator, Server
 from fflbench.federation.columns import Columns
-from fflbench.federation.defense import Setting
-from fflbench.federation.views import ServerView
 from fflbench.progress import track
 from fflbench.registry import Kind
 from fflbench.types import Vector
@@ -29,7 +28,29 @@ from fflbench.types import Vector
 D = 14_728_266
 LAST_LAYER = 5_130
 REPEATS = 5
-SIZES = [(10, 1_000_000), (10, 5_000_000), (10, D), (50, 5_000_000), (100, 5_000_000)]
+UPDATES = 100
+
+
+def ratios(*, peers: bool) -> Iterator[Ratio]:
+    """Higher is better here as elsewhere: at most four times the keystreams' time is at least a quarter of a ratio."""
+    with kernels.threads(1):
+        yield Ratio(
+            f"FFL exchange, D = {D:,}, MACs apart",
+            "the two AES keystreams it needs",
+            (found := exchange())["two AES keystreams"],
+            found["a participant's exchange, MACs included"] - found["MACs"],
+            0.25,
+        )
+        updates = np.random.default_rng(0).standard_normal((UPDATES, D), dtype=np.float32)
+        columns = Columns({}, {}, slice(0, D), slice(D - LAST_LAYER, D), D)
+        played = rounds(begun(registry.get(Kind.DEFENSE, "ffl").create(mode="full"), UPDATES, columns, 0), updates)
+
+        def server() -> float:
+            told = next(played)
+            return told["decryption"] + told["aggregation"]
+
+        what = f"FFL server, {UPDATES} x {D:,}, decryption included, 1 thread"
+        yield from race(what, server, {"median": (lambda: aggregate("median", updates), 1.0)}, repeats=2)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -70,48 +91,15 @@ def one_exchange(key: Server, one: Vector, other: Vector) -> dict[str, float]:
     }
 
 
-def scoring(n: int, d: int) -> float:
-    """Seconds to score and aggregate n mixed updates."""
-    columns = Columns({}, {}, slice(0, d), slice(d - LAST_LAYER, d), d)
-    defense = registry.get(Kind.DEFENSE, "ffl").create()
-    sizes = np.full(n, 100)
-    defense.begin(Setting(n, n, sizes, columns, 0))
-    updates = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
-    defense.partner = {who: who ^ 1 for who in range(n)}
-    view = ServerView(0, np.zeros(d, np.float32), np.arange(n), updates, sizes, columns, n)
-    return min(timed(lambda: defense.aggregate(view))[0] for _ in range(3))
-
-
-def memory(n: int = 100) -> None:
-    """Peak memory of scoring and aggregating n updates of full size, in times of their matrix; takes 6 GB."""
-    seconds = scoring(n, D)
-    peak, matrix = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, n * D * 4
-    times = f"{peak / matrix:.3f} times its matrix of {matrix / 1e9:.2f} GB"
-    print(f"{n} x {D:,}: {seconds:.2f} s, peak {peak / 1e9:.2f} GB, {times}")
-
-
-def _exponent(seconds: dict[int, float]) -> float:
-    return float(np.polyfit(np.log(list(seconds)), np.log(list(seconds.values())), 1)[0])
-
-
 def main() -> None:
-    """Print the figures, and how they grow."""
+    """Print the seconds."""
     with kernels.threads(1):
         found = exchange()
-        without = found["a participant's exchange, MACs included"] - found["MACs"]
-        grown = {(n, d): scoring(n, d) for n, d in track(SIZES, "Scoring")}
     table = Table("what", "seconds", title=f"FFL at D = {D:,}, one core, best of {REPEATS}")
     for name, value in found.items():
         table.add_row(name, f"{value:.4f}")
-    table.add_row("a participant's exchange, MACs apart", f"{without:.4f}")
-    table.add_row("... in times of the two keystreams", f"{without / found['two AES keystreams']:.2f}")
-    for (n, d), value in grown.items():
-        table.add_row(f"scoring and aggregating {n} x {d:,}", f"{value:.4f}")
-    in_n = _exponent({n: seconds for (n, d), seconds in grown.items() if d == 5_000_000})
-    in_d = _exponent({d: seconds for (n, d), seconds in grown.items() if n == 10})
-    table.add_row("fitted exponent in n (10 to 100, D = 5M) and in D (1M to 14.7M, n = 10)", f"{in_n:.2f}, {in_d:.2f}")
     Console().print(table)
 
 
 if __name__ == "__main__":
-    memory() if sys.argv[1:] == ["--memory"] else main()
+    main()

@@ -1,57 +1,67 @@
-"""Seconds a rule takes on 50 x 1,000,000: ours on one thread and on all, beside what torch and a plain loop offer."""
+"""Aggregation rules beside torch's own operations and ByzFL (Guerraoui et al., 2025), all on all cores."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.timing import show, take_turns
-from fflbench import aggregate, kernels
+from benchmarks.timing import Ratio, Side, race
+from fflbench import aggregate
 
-N, D, F = 50, 1_000_000, 10
+SIZES = ((50, 1_000_000), (10, 14_728_266))
+WANTED = {
+    ("median", 50): 8.0,
+    ("trimmed-mean", 50): 10.0,
+    ("multi-krum", 50): 4.0,
+    ("median", 10): 12.0,
+    ("trimmed-mean", 10): 8.0,
+    ("multi-krum", 10): 4.0,
+}
 
 
-def main() -> None:
-    """The paper's five rules; for FoolsGold all columns count as the last layer here, far more than any model has."""
+def ratios(*, peers: bool) -> Iterator[Ratio]:
+    """Median, trimmed mean and Multi-Krum with a fifth of attackers."""
     torch.set_num_threads(os.cpu_count() or 1)
-    updates = np.random.default_rng(0).standard_normal((N, D), dtype=np.float32)
-    tensor = torch.from_numpy(updates)
+    for n, d in SIZES:
+        f = n // 5
+        updates = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
+        tensor = torch.from_numpy(updates)
+        for rule, parameters in (("median", {}), ("trimmed-mean", {"f": f}), ("multi-krum", {"f": f})):
+            others: dict[str, tuple[Side, float | None]] = {"torch": (_torch(rule, tensor, f), None)}
+            if peers:
+                others["ByzFL"] = (_byzfl(rule, tensor, f), WANTED[rule, n])
 
-    def krum_loop() -> torch.Tensor:
-        distances = torch.tensor([[((a - b) ** 2).sum() for b in tensor] for a in tensor])
-        scores = distances.sort(1).values[:, 1 : N - F - 1].sum(1)
-        return tensor[scores.argsort()[: N - F]].mean(0)
+            def ours(rule: str = rule, parameters: dict[str, int] = parameters) -> object:
+                return aggregate(rule, updates, **parameters)
 
-    def foolsgold_torch() -> torch.Tensor:
-        directions = tensor / tensor.norm(dim=1, keepdim=True)
-        return (directions @ directions.T).amax(1) @ tensor
+            yield from race(f"{rule}, {n} x {d:,}", ours, others)
 
-    others = {
-        "fedavg": {"torch": lambda: tensor.mean(0)},
-        "median": {"torch": lambda: tensor.median(0)},
-        "trimmed-mean": {"torch": lambda: tensor.sort(0).values[F : N - F].mean(0)},
-        "multi-krum": {"torch": krum_loop},
-        "foolsgold": {"torch": foolsgold_torch},
+
+def _torch(rule: str, tensor: torch.Tensor, f: int) -> Side:
+    """As one writes it with torch's operations."""
+    n = len(tensor)
+
+    def multi_krum() -> object:
+        distances = torch.cdist(tensor, tensor).square()
+        scores = distances.sort(1).values[:, 1 : n - f - 1].sum(1)
+        return tensor[scores.argsort()[: n - f]].mean(0)
+
+    rules: dict[str, Side] = {
+        "median": lambda: tensor.median(0),
+        "trimmed-mean": lambda: tensor.sort(0).values[f : n - f].mean(0),
+        "multi-krum": multi_krum,
     }
-    rows = {}
-    for rule, sides in others.items():
-        parameters = {"f": F} if rule in ("trimmed-mean", "multi-krum") else {}
-
-        def ours(threads: int, rule: str = rule, parameters: dict[str, int] = parameters) -> None:
-            with kernels.threads(threads):
-                aggregate(rule, updates, **parameters)
-
-        rows[rule] = take_turns(
-            rule,
-            {
-                **sides,
-                "fflbench, 1 thread": lambda: ours(1),
-                f"fflbench, {os.cpu_count()} threads": lambda: ours(os.cpu_count() or 1),
-            },
-            repeats=2 if rule == "multi-krum" else 3,
-        )
-    show(f"Aggregating {N} x {D:,}, torch with {torch.get_num_threads()} threads", "torch", rows)
+    return rules[rule]
 
 
-if __name__ == "__main__":
-    main()
+def _byzfl(rule: str, tensor: torch.Tensor, f: int) -> Side:
+    import byzfl
+
+    rules: dict[str, Any] = {
+        "median": byzfl.Median(),
+        "trimmed-mean": byzfl.TrMean(f=f),
+        "multi-krum": byzfl.MultiKrum(f=f),
+    }
+    return lambda: rules[rule](tensor)

@@ -1,36 +1,54 @@
-"""Timing that bears a noisy machine: the sides take turns, and the best of several runs counts."""
+"""Timing that bears a noisy machine: the sides take turns, the best of several runs counts, and only ratios are kept."""
 
 import os
 import time
 from collections.abc import Callable
-
-from rich.console import Console
-from rich.table import Table
+from dataclasses import dataclass
 
 from fflbench.progress import track
 
+Side = Callable[[], float | object]
+"""Work to be timed; one that returns a float has timed itself."""
 
-def take_turns(what: str, sides: dict[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
-    """The least seconds that each side took."""
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster we are than somebody else, measured in one run."""
+
+    what: str
+    against: str
+    theirs: float
+    """Seconds."""
+    ours: float
+    at_least: float | None = None
+    """What we mean to reach."""
+    load: float = 0.0
+    """Of the machine when the measurement began."""
+
+    @property
+    def ratio(self) -> float:
+        """Theirs in times of ours."""
+        return self.theirs / self.ours
+
+    @property
+    def name(self) -> str:
+        """What it is known by."""
+        return f"{self.what} | {self.against}"
+
+
+def race(
+    what: str, ours: Side, others: dict[str, tuple[Side, float | None]], *, repeats: int = 3, warm_up: bool = True
+) -> list[Ratio]:
+    """Our side against others, each with the ratio to reach."""
+    load = os.getloadavg()[0]
+    sides = {"ours": ours, **{name: side for name, (side, _) in others.items()}}
     best = dict.fromkeys(sides, float("inf"))
-    turns = [name for _ in range(repeats + 1) for name in sides]
+    turns = [name for _ in range(repeats + warm_up) for name in sides]
     for place, name in enumerate(track(turns, what)):
         start = time.perf_counter()
-        sides[name]()
+        told = sides[name]()
+        seconds = told if isinstance(told, float) else time.perf_counter() - start
         # The first turn of each side warms caches up.
-        if place >= len(sides):
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
-def show(title: str, baseline: str, rows: dict[str, dict[str, float]]) -> None:
-    """Seconds of every side, and how many times faster than the baseline it is."""
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    table = Table(title=f"{title} (seconds; times faster than: {baseline}; load {os.getloadavg()[0]:.1f})")
-    table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right")
-    for label, row in rows.items():
-        cells = (f"{row[name]:.4f} ({row[baseline] / row[name]:.1f}x)" if name in row else "" for name in names)
-        table.add_row(label, *cells)
-    Console(width=200).print(table)
+        if place >= len(sides) * warm_up:
+            best[name] = min(best[name], seconds)
+    return [Ratio(what, name, best[name], best["ours"], wanted, load) for name, (_, wanted) in others.items()]

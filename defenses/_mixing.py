@@ -45,6 +45,10 @@ class Mixing(Defense):
         "ffdhe2048"
     )
 
+    @property
+    def leaves_out(self) -> str:
+        return "" if self.mode == "full" else 'keys, pads and messages (set mode = "full")'
+
     def validate(self, per_round: int) -> None:
         if per_round < 2:
             raise ParameterError(f"mixing takes two: per_round = {per_round} leaves nobody to exchange with")
@@ -147,13 +151,15 @@ class Mixing(Defense):
         assert self.server is not None
         k, j = int(selected[one]), int(selected[other])
         entropy, public, group = Entropy(self.setting.seed), self.server.public, GROUPS[self.group]
-        initiator = Initiator(rows[one], k, j, round, public, entropy, group)
-        acceptor = Acceptor(rows[other], j, k, round, public, entropy, group)
+        with self.working("mixing"):
+            initiator = Initiator(rows[one], k, j, round, public, entropy, group)
+            acceptor = Acceptor(rows[other], j, k, round, public, entropy, group)
         try:
-            offer = self._count(initiator.offer())
-            answer = self._count(acceptor.take(offer))
-            reply = self._count(initiator.take(answer))
-            acceptor.finish(reply)
+            with self.working("mixing"):
+                offer = self._count(initiator.offer())
+                answer = self._count(acceptor.take(offer))
+                reply = self._count(initiator.take(answer))
+                acceptor.finish(reply)
         except ExchangeError as error:
             self.faults.append(f"between partners: {error}")
             return False, False
@@ -162,7 +168,8 @@ class Mixing(Defense):
             submission = self._alone(round, party.name, whole[place]) if place in whole else party.submission()
             self._count(submission)
             try:
-                self.server.open(submission, round, party.name, rows[place])
+                with self.working("decryption"):
+                    self.server.open(submission, round, party.name, rows[place])
                 arrived.append(True)
             except ExchangeError as error:
                 self.faults.append(f"at the server: {error}")
@@ -181,6 +188,8 @@ class Mixing(Defense):
 
     def _count(self, message: M) -> M:
         """Enter a message into the ledger, as it is sent."""
+        if self.ledger:
+            self.ledger.enter(message)
         for kind, size in message.sizes().items():
             self.memory["bytes"][KINDS.index(kind)] += size
         return message

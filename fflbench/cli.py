@@ -34,6 +34,7 @@ class Listable(StrEnum):
     PRIVACY_ATTACKS = "privacy-attacks"
     DEFENSES = "defenses"
     TASKS = "tasks"
+    MEASURES = "measures"
     SUITES = "suites"
 
 
@@ -122,6 +123,10 @@ def run_command(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Cells side by side (default: one a core).")] = None,
     device: Annotated[str, typer.Option(help="Where participants train: cpu, or cuda.")] = "cpu",
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(help="Memory that cells may take together, as in 16GB (default: what the machine has)."),
+    ] = None,
     plugin: Plugins = None,
     data_dir: DataDir = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate, run nothing.")] = False,
@@ -144,6 +149,7 @@ def run_command(
         plugins=plugin or [],
         dry_run=dry_run,
         force=force,
+        memory_limit=memory_limit,
     )
 
 

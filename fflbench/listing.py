@@ -153,6 +153,7 @@ COLUMNS: dict[Kind, Columns] = {
         "local epochs, batch, optimiser": _of_task(_training),
         "flip": _of_task(lambda task: f"{task.classes[task.source]} to {task.classes[task.target]}"),
     },
+    Kind.MEASURE: {"measure": _name, "what it finds out": _what, "can be told": _parameters},
     Kind.SUITE: {
         "suite": lambda entry: entry.name,
         "title": lambda entry: entry.title,

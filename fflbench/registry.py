@@ -65,6 +65,7 @@ class Kind(StrEnum):
     PRIVACY_ATTACK = "privacy-attack"
     DEFENSE = "defense"
     TASK = "task"
+    MEASURE = "measure"
     SUITE = "suite"
 
     @property
@@ -178,6 +179,12 @@ def task(name: str, *, title: str, citation: str = "", version: int = 1) -> Call
     return lambda target: _register(Kind.TASK, target, name, title=title, citation=citation, version=version)
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def measure(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a measure: a subclass of `fflbench.measures.Measure` whose fields a suite's [measure] table sets."""
+    return lambda target: _register(Kind.MEASURE, target, name, title=title, citation=citation, version=version)
+
+
 def suites_in(folder: Path) -> None:
     """Register every suite file of a folder under its file name; `title` and `description` are keys of the file."""
     for file in sorted(folder.glob("*.toml")):
@@ -219,7 +226,7 @@ def _register(
     if inspect.isclass(target):
         if "__dataclass_fields__" not in vars(target):
             _inherit_annotations(target)
-            dataclasses.dataclass(kw_only=True, frozen=kind is Kind.TASK)(target)
+            dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
         if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK):
             setattr(target, "knows", tuple(knows))  # noqa: B010
         known_parameters = parameters.of_dataclass(target)

@@ -41,6 +41,8 @@ class Message:
     KIND: ClassVar[int]
     COUNTED_AS: ClassVar[dict[str, str]]
     """What each field is called in the ledger."""
+    rides_along: ClassVar[bool] = False
+    """Whether it travels with another message, and so costs no latency of its own."""
 
     round: int
     sender: int
@@ -154,9 +156,10 @@ class Submission(Message):
 
 @dataclass(frozen=True, repr=False)
 class Feedback(Message):
-    """How a mixed update compared with the others: sim - Q1, a float of four bytes."""
+    """How a mixed update compared with the others: sim - Q1, a float of four bytes, sent with the next global model."""
 
     KIND = 5
+    rides_along = True
     COUNTED_AS = {"difference": "feedback"}  # noqa: RUF012
 
     difference: Bytes

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fflbench.errors import FflbenchError
+from fflbench.measures import Outcome
 from fflbench.records.manifest import manifest, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
@@ -32,25 +33,14 @@ def play(
     tell: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> Record:
     """Run a cell; whatever goes wrong in it is in its record."""
-    # Torch takes seconds to import, and planning does without.
-    from fflbench.federation.rounds import Federation
-
     start = time.perf_counter()
     try:
-        federation = Federation(
-            cell.create(Kind.TASK), cell.create(Kind.ATTACK), cell.create(Kind.DEFENSE), cell.seed, device=device
-        )
-        kept = _Checkpoint(checkpoint, results_versions(cell)) if checkpoint else None
-        if kept:
-            kept.restore(federation)
-
-        def each_round(told: dict[str, Any]) -> None:
-            tell(told)
-            if kept:
-                kept.keep(federation)
-
-        before = sum(federation.seconds.values())
-        outcome = federation.run(each_round)
+        if measure := cell.measure:
+            task, defense = cell.create(Kind.TASK), cell.create(Kind.DEFENSE)
+            outcome = measure.play(task, defense, cell.seed, lambda step: tell({"round": step, "accuracy": None}))
+            before = 0.0
+        else:
+            outcome, before = _play_rounds(cell, device, checkpoint, tell)
         record = record_of(
             cell,
             suite,
@@ -67,6 +57,29 @@ def play(
         return record
     except Exception as error:
         return record_of(cell, suite, device, plugins, status="failed", error=_reason(error))
+
+
+def _play_rounds(
+    cell: Cell, device: str, checkpoint: Path | None, tell: Callable[[dict[str, Any]], None]
+) -> tuple[Outcome, float]:
+    """What a federation comes to, and the seconds that were spent on it before, where it goes on from a checkpoint."""
+    # Torch takes seconds to import, and planning does without.
+    from fflbench.federation.rounds import Federation
+
+    federation = Federation(
+        cell.create(Kind.TASK), cell.create(Kind.ATTACK), cell.create(Kind.DEFENSE), cell.seed, device=device
+    )
+    kept = _Checkpoint(checkpoint, results_versions(cell)) if checkpoint else None
+    if kept:
+        kept.restore(federation)
+
+    def each_round(told: dict[str, Any]) -> None:
+        tell(told)
+        if kept:
+            kept.keep(federation)
+
+    before = sum(federation.seconds.values())
+    return federation.run(each_round), before
 
 
 def _reason(error: Exception) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from fflbench.execution import memory
 from fflbench.execution import run as running
 from fflbench.execution.run import Plan
 from fflbench.records.store import write_whole
-from fflbench.report import render, tables
+from fflbench.report import contents
 
 
 def run(
@@ -25,9 +26,11 @@ def run(
     plugins: Sequence[str],
     dry_run: bool,
     force: bool,
+    memory_limit: str | None = None,
 ) -> None:
     """Plan, run, show the tables, and say how it went by the exit code."""
     start = time.monotonic()
+    limit = None if memory_limit is None else memory.parse(memory_limit)
     planned = running.prepare(
         suite, out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=device
     )
@@ -43,18 +46,18 @@ def run(
         finished += 1
 
     try:
-        records = running.carry_out(planned, workers=workers, device=device, plugins=plugins, hear=hear)
+        records = running.carry_out(
+            planned, workers=workers, device=device, plugins=plugins, hear=hear, memory_limit=limit
+        )
     except KeyboardInterrupt:
         how = "the same command without --force" if force else "the same command"
         _say(f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest")
         raise typer.Exit(130) from None
-    found = tables.robustness(records)
-    render.to_terminal(found, Console(width=None if sys.stdout.isatty() else 120))
+    contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
     if not planned.one_record:
         with planned.store.writing():
-            title = planned.title or planned.suite
-            write_whole(planned.store.folder / "tables.md", render.to_markdown(title, found).encode())
-            write_whole(planned.store.folder / "tables.csv", render.to_csv(found).encode())
+            for name, content in contents.files(planned.title or planned.suite, records).items():
+                write_whole(planned.store.folder / name, content)
     seconds = time.monotonic() - start
     _say(f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {planned.store.folder}")
     failed = [record for record in records if record.status == "failed"]

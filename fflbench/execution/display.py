@@ -83,6 +83,7 @@ def verdict(event: Finished) -> str:
     record = event.record
     if record.status == "failed":
         return f"failed: {record.reason}"
-    if record.metrics["diverged"]:
+    if record.metrics.get("diverged"):
         return "diverged"
-    return f"accuracy {record.metrics['accuracy']:.1%} in {record.seconds['total']:.1f} s"
+    took = f"in {record.seconds['total']:.1f} s"
+    return f"accuracy {record.metrics['accuracy']:.1%} {took}" if "accuracy" in record.metrics else f"done {took}"

@@ -4,6 +4,7 @@ The driver alone writes records. A worker that raises sends a failed record; one
 counts as failed. Workers end with their driver, however that ends.
 """
 
+import math
 import multiprocessing
 import multiprocessing.forkserver as forkserver
 import multiprocessing.resource_tracker as resource_tracker
@@ -12,7 +13,6 @@ import queue
 import signal
 import sys
 import threading
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fflbench.execution.cell import play, record_of
+from fflbench.measures import readable_bytes
 from fflbench.records.record import Record
 from fflbench.suites.plan import Cell
 
@@ -29,10 +30,14 @@ DIED = "the worker died"
 
 @dataclass(frozen=True)
 class Job:
-    """A cell and where it may keep its state."""
+    """A cell, where it may keep its state, and what it asks of the machine."""
 
     cell: Cell
     checkpoint: Path
+    memory: int = 0
+    """Bytes it takes, about."""
+    alone: bool = False
+    """Whether nothing may run beside it."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +78,30 @@ class _Worker:
 
 
 def execute(
-    jobs: Sequence[Job], suite: str, *, workers: int, device: str, plugins: Sequence[str]
+    jobs: Sequence[Job],
+    suite: str,
+    *,
+    workers: int,
+    device: str,
+    plugins: Sequence[str],
+    memory_limit: float = math.inf,
 ) -> Generator[Progress | Finished, None, None]:
-    """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once."""
-    waiting = deque(jobs)
-    context = _context()
+    """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once.
+
+    Jobs run side by side as far as they fit into memory together; one that is larger than the limit fails at once.
+    """
+    waiting = list(jobs)
     team = [_Worker(number, suite, device, plugins) for number in range(min(workers, len(jobs)))]
+    for job in [job for job in jobs if job.memory > memory_limit]:
+        waiting.remove(job)
+        needs, limit = readable_bytes(job.memory), readable_bytes(memory_limit)
+        error = f"needs about {needs} of memory, more than the limit of {limit} (--memory-limit)"
+        yield Finished(job.cell, 0, record_of(job.cell, suite, device, plugins, status="failed", error=error))
+    if not waiting:
+        return
+    context = warm_up()
     try:
-        for worker in team:
-            _give(context, worker, waiting)
+        _hand_out(context, team, waiting, memory_limit)
         while busy := [worker for worker in team if worker.job]:
             by_handle = {handle: worker for worker in busy for handle in (worker.pipe, worker.process.sentinel)}
             ready = {by_handle[handle].number: by_handle[handle] for handle in wait(list(by_handle))}
@@ -90,14 +110,17 @@ def execute(
                     yield message
                     if isinstance(message, Finished):
                         worker.job = None
-                        _give(context, worker, waiting)
+                        _hand_out(context, team, waiting, memory_limit)
     finally:
         for worker in team:
             worker.end()
 
 
-def _context() -> Any:
-    """A fork server imports torch once; a fork of this process could inherit a lock that somebody holds."""
+def warm_up() -> Any:
+    """Let the server that workers come from import torch, once for all; the sooner it is asked to, the better.
+
+    Workers are forks of it, since a fork of this process could inherit a lock that somebody holds.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -114,10 +137,22 @@ def _context() -> Any:
     return context
 
 
-def _give(context: Any, worker: _Worker, waiting: deque[Job]) -> None:
-    """Hand the next job to a worker, a new process if the old one is gone."""
-    if not waiting:
-        return
+def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_limit: float) -> None:
+    """Give every idle worker the first job that may run beside those that are running."""
+    for worker in team:
+        running = [other.job for other in team if other.job]
+        free = memory_limit - sum(job.memory for job in running)
+        if worker.job or any(job.alone for job in running):
+            continue
+        for job in waiting:
+            if job.memory <= free and not (job.alone and running):
+                waiting.remove(job)
+                _give(context, worker, job)
+                break
+
+
+def _give(context: Any, worker: _Worker, job: Job) -> None:
+    """Hand a job to a worker, a new process if the old one is gone."""
     if worker.process is None or not worker.process.is_alive():
         worker.end()
         pipe, theirs = context.Pipe()
@@ -127,7 +162,7 @@ def _give(context: Any, worker: _Worker, waiting: deque[Job]) -> None:
             process.start()
         theirs.close()
         worker.process, worker.pipe = process, pipe
-    worker.job = waiting.popleft()
+    worker.job = job
     # A worker that died just now is found out by its sentinel.
     with suppress(OSError):
         worker.pipe.send(worker.job)

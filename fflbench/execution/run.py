@@ -11,7 +11,8 @@ from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError, SuiteError
 from fflbench.execution.calibration import seconds_per_round
 from fflbench.execution.display import display
-from fflbench.execution.local import DIED, Finished, Job, execute
+from fflbench.execution.local import DIED, Finished, Job, execute, warm_up
+from fflbench.execution.memory import machine_memory, memory_of
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
 from fflbench.records.store import Store
@@ -70,7 +71,7 @@ def prepare(
         name, title, cells = content.name, content.title, plan(content)
         store = Store(Path(out) / name)
     for cell in cells:
-        for kind in (Kind.TASK, Kind.ATTACK, Kind.DEFENSE):
+        for kind in cell.kinds:
             if cell.entry(kind).module == "__main__":
                 raise SuiteError(
                     f"{cell.entry(kind)} stands in the script itself; move it to a file and name that in plugins"
@@ -91,13 +92,14 @@ def run(
     device: str = "cpu",
     plugins: Sequence[str] = (),
     force: bool = False,
+    memory_limit: float | None = None,
 ) -> Records:
     """Run a suite as `fflbench run` does, and return its records, those of earlier runs included.
 
-    `settings` are what the command takes as `--set`, such as "rounds=10".
+    `settings` are what the command takes as `--set`, such as "rounds=10"; `memory_limit` is in bytes.
     """
     planned = prepare(str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=device)
-    return carry_out(planned, workers=workers, device=device, plugins=plugins)
+    return carry_out(planned, workers=workers, device=device, plugins=plugins, memory_limit=memory_limit)
 
 
 def carry_out(
@@ -107,19 +109,25 @@ def carry_out(
     device: str = "cpu",
     plugins: Sequence[str] = (),
     hear: Callable[[Finished], None] = lambda _: None,
+    memory_limit: float | None = None,
 ) -> Records:
     """Run what is open and return all records of the plan; each is kept as soon as its cell ends."""
     records = dict(planned.done)
     cells = planned.open
     if cells:
-        tasks: dict[str, Task] = {cell.id: cell.create(Kind.TASK) for cell in cells}
-        for task in {str(cell.configuration["task"]): tasks[cell.id] for cell in cells}.values():
+        warm_up()
+        attacked = [cell for cell in cells if not cell.measure]
+        for task in {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}.values():
             # Once, here, with its bar: workers find the arrays ready, and too many participants are told at once.
             task.divide(task.data().train.y, seed=0)
         count = max(1, min(workers or os.cpu_count() or 1, len(cells)))
-        jobs = [Job(cell, planned.store.checkpoint(cell.id)) for cell in cells]
-        events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins)
-        rounds = {cell: task.rounds for cell, task in tasks.items()}
+        jobs = [
+            Job(cell, planned.store.checkpoint(cell.id), needs, bool(cell.measure and cell.measure.alone))
+            for cell, needs in zip(cells, memory_of(cells), strict=True)
+        ]
+        limit = memory_limit or machine_memory()
+        events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins, memory_limit=limit)
+        rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
         with planned.store.writing(), display(len(cells), rounds, count) as shown, closing(events):
             if planned.force:
                 for job in jobs:
@@ -146,10 +154,15 @@ def check_device(device: str) -> None:
 
 def estimate(planned: Plan, workers: int | None = None) -> float:
     """Seconds that the open cells will take, from a short calibration of each task."""
-    counts = Counter(str(cell.configuration["task"]) for cell in planned.open)
-    tasks: dict[str, Task] = {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in planned.open}
+    measured = [cell for cell in planned.open if cell.measure]
+    attacked = [cell for cell in planned.open if not cell.measure]
+    counts = Counter(str(cell.configuration["task"]) for cell in attacked)
+    tasks: dict[str, Task] = {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}
     total = sum(counts[key] * task.rounds * seconds_per_round(task) for key, task in tasks.items())
-    return START_UP + total / max(1, min(workers or os.cpu_count() or 1, len(planned.open)))
+    one_by_one = sum(
+        cell.measure.estimate(cell.create(Kind.TASK), cell.create(Kind.DEFENSE)) for cell in measured if cell.measure
+    )
+    return START_UP + one_by_one + total / max(1, min(workers or os.cpu_count() or 1, len(planned.open)))
 
 
 def _standing(cell: Cell, store: Store, suite: str) -> Record | None:
@@ -166,7 +179,7 @@ def _from_record(file: Path, settings: Iterable[str], seeds: Sequence[int] | Non
     record = read_record(file)
     cell = Cell(record.configuration, record.labels)
     try:
-        for kind in (Kind.TASK, Kind.ATTACK, Kind.DEFENSE):
+        for kind in cell.kinds:
             cell.create(kind)
     except (FflbenchError, KeyError, TypeError) as error:
         raise RecordError(f"{file} cannot be run again: {error}") from error

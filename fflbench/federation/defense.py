@@ -1,15 +1,19 @@
 """What every defense has: who is selected, what reaches the server, and what the server makes of it."""
 
 import inspect
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.crypto.messages import SERVER
 from fflbench.errors import ParameterError
 from fflbench.federation.columns import Columns
+from fflbench.federation.ledger import Ledger, Update
 from fflbench.federation.views import Sent, ServerView
 from fflbench.randomness import stream
 from fflbench.registry import Entry
@@ -49,6 +53,15 @@ class Defense:
 
     setting: Setting
     memory: dict[str, npt.NDArray[Any]]
+    ledger: Ledger | None = None
+    """Where messages are counted, if anybody asks for that."""
+    clock: dict[str, float] | None = None
+    """Where seconds are kept by whose work takes them, if anybody asks for that."""
+
+    @property
+    def leaves_out(self) -> str:
+        """What of its protocol is only simulated as it is set, in a few words: then its cost cannot be measured."""
+        return ""
 
     def validate(self, per_round: int) -> None:
         """Refuse parameters that cannot work with so many participants a round, before anything is trained."""
@@ -66,6 +79,9 @@ class Defense:
 
     def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
         """Carry what was sent to the server."""
+        if self.ledger:
+            for who, row in zip(selected, sent.submitted, strict=True):
+                self.ledger.enter(Update(round, int(who), SERVER, row.data))
         return ServerView(
             round=round,
             weights=weights,
@@ -79,6 +95,16 @@ class Defense:
     def aggregate(self, view: ServerView) -> Vector:
         """The change of the global model; `NoAnswerError` keeps it as it is."""
         raise NotImplementedError
+
+    @contextmanager
+    def working(self, what: Literal["mixing", "decryption"]) -> Iterator[None]:
+        """Say whose work goes on inside: what participants do with each other, or how the server opens it."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self.clock is not None:
+                self.clock[what] = self.clock.get(what, 0.0) + time.perf_counter() - start
 
     def report(self) -> dict[str, Any]:
         """What the round just played looked like from inside, as JSON can hold it."""

@@ -28,7 +28,8 @@ class Layer:
         with torch.enable_grad():
             self.inputs = h.flatten(0, 1).detach().requires_grad_()
             self.outputs: Tensor = self.module(self.inputs)
-        return self.outputs.detach().view(*h.shape[:2], *self.outputs.shape[1:])
+        found: Tensor = self.outputs.detach().view(*h.shape[:2], *self.outputs.shape[1:])
+        return found
 
     def backward(self, g: Tensor, *, first: bool) -> Tensor:
         """From the gradient by outputs to that by inputs; the first layer that learns need not know the latter."""

@@ -9,7 +9,6 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from fflbench.federation.defense import Defense, NoAnswerError, Setting
 from fflbench.federation.evaluation import Evaluation
 from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.views import Sent, ServerView
+from fflbench.measures import Outcome
 from fflbench.randomness import stream
 from fflbench.records.record import METRICS
 from fflbench.tasks import Task
@@ -174,13 +174,13 @@ class Federation:
         self.recent = [*self.recent, self.weights][-self.task.average_last :]
         return self.evaluation(self.weights)
 
-    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> "Outcome":
+    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> Outcome:
         """Play all rounds that are left; `tell` hears of each."""
         while self.round < self.task.rounds:
             tell(self.play())
         return self.outcome()
 
-    def outcome(self) -> "Outcome":
+    def outcome(self) -> Outcome:
         """What came out so far."""
         with one_thread():
             final = self.history[-1] if self.task.average_last == 1 else self.evaluation(_mean(self.recent))
@@ -237,17 +237,6 @@ class State(NamedTuple):
 
     arrays: dict[str, npt.NDArray[Any]]
     facts: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a cell found."""
-
-    metrics: dict[str, Any]
-    """Of the final model, or of the mean of the last ones where the task says so."""
-    history: list[dict[str, Any]]
-    facts: dict[str, Any]
-    seconds: dict[str, float]
 
 
 def _attackers(task: Task, attack: Attack, seed: int) -> Indices:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fflbench import __version__
-from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
 
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
 """Of the core: a change to it that alters results raises it."""
 
 LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
@@ -20,7 +19,7 @@ LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 def results_versions(cell: Cell) -> dict[str, int]:
     """The versions that decide whether an old record still stands."""
-    parts = {kind.value: cell.entry(kind).version for kind in (Kind.TASK, Kind.ATTACK, Kind.DEFENSE)}
+    parts = {kind.value: cell.entry(kind).version for kind in cell.kinds}
     return {"core": RESULTS_VERSION, **parts}
 
 
@@ -36,7 +35,7 @@ def manifest(cell: Cell, device: str, plugins: Sequence[str] = ()) -> dict[str, 
         "processor": processor(),
         "device": device,
         "plugins": list(plugins),
-        "threads": 1,
+        "threads": getattr(cell.measure, "threads", 1),
     }
 
 

@@ -1,11 +1,18 @@
 """Pictures of records. Readable in grey and by the colour-blind: lines differ by style as well as by colour."""
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from fflbench.errors import RecordError
 from fflbench.records.record import Record
 from fflbench.records.store import read
+from fflbench.report import costs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HONEST, ATTACKERS = {"color": "#0072B2", "linestyle": "-"}, {"color": "#D55E00", "linestyle": "--"}
 
@@ -56,3 +63,48 @@ def rounds(file: Path, picture: Path) -> None:
         figure.savefig(picture, dpi=150)
     except (OSError, ValueError) as error:
         raise RecordError(f"the picture cannot be written to {picture}: {error}") from error
+
+
+MARKS = "osD^vPX*<>hp"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+"""Okabe and Ito's, which the colour-blind can tell apart; marks and dashes tell lines apart in grey."""
+
+
+def scaling(records: Sequence[Record]) -> dict[str, bytes]:
+    """The server's seconds by number of updates and by their length, on logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    growth = costs.exponents(records)
+    for place, (name, of) in enumerate(costs.points(records).items()):
+        if name not in growth:
+            continue
+        style = {
+            "color": COLOURS[place % len(COLOURS)],
+            "marker": MARKS[place % len(MARKS)],
+            "linestyle": ("-", "--", "-.", ":")[place % 4],
+            "markersize": 5,
+        }
+        for axis, line, exponent, letter in zip(axes, costs.lines(of), growth[name], "nD", strict=True):
+            label = name if exponent is None else f"{name}: {letter}^{exponent:.2f}"
+            axis.loglog(list(line), list(line.values()), label=label, **style)
+    ns = sorted({n for of in costs.points(records).values() for n, _ in of})
+    axes[0].set_xticks(ns, [f"{n}" for n in ns], minor=False)
+    axes[0].minorticks_off()
+    axes[0].set_xlabel("updates n, at the most columns")
+    axes[1].set_xlabel("columns D, at the most updates")
+    axes[0].set_ylabel("server: decryption + aggregation, seconds")
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.3, which="major")
+        axis.legend(frameon=False, fontsize="small")
+    return {f"scaling.{kind}": _saved(figure, kind) for kind in ("svg", "png")}
+
+
+def _saved(figure: "Figure", kind: str) -> bytes:
+    stream = io.BytesIO()
+    # The same numbers give the same bytes.
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
+    return stream.getvalue()

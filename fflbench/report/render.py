@@ -3,12 +3,14 @@
 import csv
 import io
 from collections.abc import Sequence
+from typing import Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from fflbench.report.costs import Sheet
 from fflbench.report.tables import Metric, Table, Value
 
 
@@ -62,6 +64,38 @@ def to_csv(tables: Sequence[Table]) -> str:
                 figures = (found.mean, found.half_width, found.seeds) if found else (None, None, None)
                 writer.writerow([table.task, table.attack, row.label, metric.name, *figures, value.note])
     return stream.getvalue()
+
+
+def sheets_to_terminal(sheets: Sequence[Sheet], console: Console) -> None:
+    """Print tables of texts."""
+    for sheet in sheets:
+        shown = RichTable(title=Text(sheet.title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        for place, column in enumerate(sheet.columns):
+            shown.add_column(column, justify=_justify(sheet, place), overflow="fold")
+        for row in sheet.rows:
+            shown.add_row(*map(Text, row))
+        console.print(shown)
+        for note in sheet.notes:
+            console.print(Text(note, style="dim"))
+        console.print()
+
+
+def sheets_to_markdown(title: str, sheets: Sequence[Sheet]) -> str:
+    """One page with all tables of texts."""
+    lines = [f"# {_escape(title)}", ""]
+    for sheet in sheets:
+        lines += [f"## {_escape(sheet.title)}", "", f"| {' | '.join(sheet.columns)} |"]
+        rules = ("---:" if _justify(sheet, place) == "right" else "---" for place in range(len(sheet.columns)))
+        lines.append(f"|{'|'.join(rules)}|")
+        lines += [f"| {' | '.join(map(_escape, row))} |" for row in sheet.rows]
+        lines += ["", *(line for note in sheet.notes for line in (_escape(note), ""))]
+    return "\n".join(lines)
+
+
+def _justify(sheet: Sheet, place: int) -> Literal["left", "right"]:
+    """Columns of figures to the right."""
+    figures = all(row[place][:1].isdigit() or not row[place] for row in sheet.rows)
+    return "right" if figures and sheet.rows else "left"
 
 
 def _text(metric: Metric, value: Value) -> str:

@@ -9,6 +9,7 @@ from fflbench import registry
 from fflbench.errors import FflbenchError, ParameterError, SuiteError
 from fflbench.federation.attack import Attack
 from fflbench.federation.defense import Defense
+from fflbench.measures import Measure
 from fflbench.parameters import Parameter, plain_type
 from fflbench.records.record import identify
 from fflbench.registry import Entry, Kind
@@ -18,12 +19,12 @@ from fflbench.tasks import Task
 
 @dataclass(frozen=True)
 class Cell:
-    """One task, one attack, one defense, one seed."""
+    """One task, one attack or measure, one defense, one seed."""
 
     configuration: Mapping[str, Any]
     """Everything that decides its result."""
     labels: Mapping[str, str]
-    """What the suite calls its task, attack and defense."""
+    """What the suite calls its task, attack or measure, and defense."""
 
     @property
     def id(self) -> str:
@@ -37,7 +38,17 @@ class Cell:
         return seed
 
     def __str__(self) -> str:
-        return f"{self.labels['task']} · {self.labels['attack']} · {self.labels['defense']} · seed {self.seed}"
+        return f"{' · '.join(self.labels.values())} · seed {self.seed}"
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """What it is made of."""
+        return [kind for kind in Kind if kind in self.configuration]
+
+    @property
+    def measure(self) -> Measure | None:
+        """What it finds out, if not robustness."""
+        return self.create(Kind.MEASURE) if Kind.MEASURE in self.configuration else None
 
     def entry(self, kind: Kind) -> Entry:
         """Its task, attack or defense in the registry."""
@@ -59,16 +70,24 @@ class Choice:
     name: str
     parameters: Mapping[str, Any]
 
+    def create(self, kind: Kind) -> Any:
+        """The thing itself."""
+        return registry.get(kind, self.name).create(**self.parameters)
+
 
 def plan(suite: Suite) -> list[Cell]:
     """All cells, in the order of the file; two that are the same in everything but their labels are one."""
+    return _measured(suite) if suite.measure else _attacked(suite)
+
+
+def _attacked(suite: Suite) -> list[Cell]:
     tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
     attacks = _choices(suite, Kind.ATTACK, suite.attacks, suite.attack, {})
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
     cells: dict[str, Cell] = {}
     for task, attack, defense in itertools.product(tasks, attacks, defenses):
         _check(suite, task, attack, defense)
-        exchanges = registry.get(Kind.DEFENSE, defense.name).create(**defense.parameters).exchanges
+        exchanges = defense.create(Kind.DEFENSE).exchanges
         strategies = [other.parameters[STRATEGY] for other in attacks if other.label == attack.label]
         strategy = attack.parameters[STRATEGY]
         if not exchanges and strategy != min(strategies):
@@ -76,26 +95,50 @@ def plan(suite: Suite) -> list[Cell]:
             continue
         row = f"{defense.label}, strategy {strategy}" if exchanges and len(strategies) > 1 else defense.label
         for seed in suite.seeds:
-            configuration = {
-                Kind.TASK.value: {"name": task.name, "parameters": task.parameters},
-                Kind.ATTACK.value: {"name": attack.name, "parameters": attack.parameters},
-                Kind.DEFENSE.value: {"name": defense.name, "parameters": defense.parameters},
-                "seed": seed,
-            }
-            labels = {"task": task.label, "attack": attack.label, "defense": row}
-            cell = Cell(configuration, labels)
-            if cell.id in cells:
-                raise SuiteError(f"{suite.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
-            cells[cell.id] = cell
+            _add(suite, cells, _cell(seed, {Kind.TASK: task, Kind.ATTACK: attack, Kind.DEFENSE: defense}, row))
     return list(cells.values())
+
+
+def _measured(suite: Suite) -> list[Cell]:
+    tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
+    name = str(suite.measure.get("use", ""))
+    measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure}, {})
+    defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
+    cells: dict[str, Cell] = {}
+    for task, measure, defense in itertools.product(tasks, measures, defenses):
+        chosen = {Kind.TASK: task, Kind.MEASURE: measure, Kind.DEFENSE: defense}
+        playing, finding, guarding = (each.create(kind) for kind, each in chosen.items())
+        try:
+            finding.check(playing, guarding)
+        except FflbenchError as error:
+            raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
+        for seed in suite.seeds:
+            _add(suite, cells, _cell(seed, chosen, defense.label))
+    return list(cells.values())
+
+
+def _cell(seed: int, chosen: Mapping[Kind, Choice], row: str) -> Cell:
+    """A cell of these choices, whose defense stands in that row of its table."""
+    configuration = {
+        kind.value: {"name": choice.name, "parameters": choice.parameters} for kind, choice in chosen.items()
+    }
+    labels = {kind.value: choice.label for kind, choice in chosen.items()}
+    return Cell({**configuration, "seed": seed}, {**labels, Kind.DEFENSE.value: row})
+
+
+def _add(suite: Suite, cells: dict[str, Cell], cell: Cell) -> None:
+    if cell.id in cells:
+        raise SuiteError(f"{suite.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
+    cells[cell.id] = cell
 
 
 def _choices(
     suite: Suite, kind: Kind, labels: list[str], tables: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
 ) -> list[Choice]:
     found = []
-    for label in labels:
+    for label in _spelled_out(kind, labels):
         where = f"{suite.source}: [{kind}.{label}]" if label in tables else f"{suite.source}: {kind.plural}"
+        where = f"{suite.source}: [{kind}]" if kind is Kind.MEASURE else where
         table = dict(tables.get(label, {}))
         name = table.pop("use", label)
         if not isinstance(name, str):
@@ -108,6 +151,12 @@ def _choices(
         except FflbenchError as error:
             raise SuiteError(f"{where}: {error}") from error
     return found
+
+
+def _spelled_out(kind: Kind, labels: list[str]) -> list[str]:
+    """With every other registered name in the place of a star."""
+    others = [entry.name for entry in registry.entries(kind) if entry.name not in labels] if "*" in labels else []
+    return [name for label in labels for name in (others if label == "*" else [label])]
 
 
 def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -126,9 +175,9 @@ def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[tu
 
 def _check(suite: Suite, task: Choice, attack: Choice, defense: Choice) -> None:
     """Refuse what could only fail later: an impossible f, or an attack that leaves nobody honest."""
-    playing: Task = registry.get(Kind.TASK, task.name).create(**task.parameters)
-    hostile: Attack = registry.get(Kind.ATTACK, attack.name).create(**attack.parameters)
-    guarding: Defense = registry.get(Kind.DEFENSE, defense.name).create(**defense.parameters)
+    playing: Task = task.create(Kind.TASK)
+    hostile: Attack = attack.create(Kind.ATTACK)
+    guarding: Defense = defense.create(Kind.DEFENSE)
     try:
         guarding.validate(playing.per_round)
     except FflbenchError as error:

@@ -27,15 +27,18 @@ class Suite:
     name: str
     source: str
     tasks: Annotated[list[str], MinLen(1), "tasks, by name or by the label of a [task.LABEL] table"]
-    attacks: Annotated[list[str], MinLen(1), "attacks, by name or label"]
-    defenses: Annotated[list[str], MinLen(1), "defenses, by name or label"]
+    defenses: Annotated[list[str], MinLen(1), 'defenses, by name or label; "*" stands for all others']
     seeds: Annotated[list[Annotated[int, Ge(0), Lt(2**63)]], MinLen(1), "one cell each"]
+    attacks: Annotated[list[str], "attacks, by name or label"] = field(default_factory=list)
     title: Annotated[str, "one line"] = ""
     description: Annotated[str, "what it shows"] = ""
     overrides: Annotated[dict[str, Any], "fields of all tasks"] = field(default_factory=dict)
     task: Annotated[Tables, "fields of one task"] = field(default_factory=dict)
     attack: Annotated[Tables, "parameters of one attack"] = field(default_factory=dict)
     defense: Annotated[Tables, "parameters of one defense"] = field(default_factory=dict)
+    measure: Annotated[dict[str, Any], "what is found out, if not robustness: use = its name, and its parameters"] = (
+        field(default_factory=dict)
+    )
 
 
 KEYS = tuple(parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source"))
@@ -80,6 +83,10 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
     except ParameterError as error:
         raise SuiteError(str(error)) from error
     suite = Suite(name=name, source=source, **checked)
+    if suite.measure and suite.attacks:
+        raise SuiteError(f"{source}: a suite with a [measure] has no attacks")
+    if not suite.measure and not suite.attacks:
+        raise SuiteError(f'{source} needs attacks, as in attacks = ["none"], or a [measure]')
     for key in ("tasks", "attacks", "defenses", "seeds"):
         listed = getattr(suite, key)
         twice = [item for place, item in enumerate(listed) if item in listed[:place]]

@@ -1,0 +1,116 @@
+"""The committed ratios: their table and picture, and whether today's come near them."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.timing import Ratio
+from fflbench.records.manifest import processor
+
+FOLDER = Path(__file__).parent
+RESULTS, PAGE, PICTURE = FOLDER / "results.json", FOLDER / "README.md", FOLDER / "ratios.svg"
+
+SHARE = 0.7
+"""Of a committed ratio that must be reached: machines are noisy, and slips are larger."""
+
+HEADER = """# How fast we are
+
+Ratios of seconds, theirs over ours, measured in one run with the sides taking turns; the best of several runs of each
+counts. Made by `python -m benchmarks --peers --write` after `pip install -e ".[peers]"`; `python -m benchmarks --check`
+compares ratios measured anew with these, never seconds, and fails below 70% of them.
+
+![How many times faster than others fflbench is](ratios.svg)
+"""
+
+
+def show(found: Sequence[Ratio]) -> None:
+    """Print a table."""
+    table = Table("what", "against", "theirs, s", "ours, s", "times faster", "meant to reach", "load")
+    for each in found:
+        table.add_row(each.what, each.against, *_figures(each), f"{each.load:.2f}")
+    Console(width=200 if not sys.stdout.isatty() else None).print(table)
+
+
+def write(found: Sequence[Ratio]) -> None:
+    """Write ratios, table and picture; those of rooms that did not run are kept."""
+    kept = (
+        {name: told for name, told in read().items() if name not in {each.name for each in found}}
+        if RESULTS.exists()
+        else {}
+    )
+    told = kept | {each.name: vars(each) | {"ratio": round(each.ratio, 3)} for each in found}
+    RESULTS.write_text(json.dumps({"machine": _machine(), "ratios": told}, indent=1) + "\n", "utf-8")
+    rows = [Ratio(**{key: value for key, value in each.items() if key != "ratio"}) for each in told.values()]
+    lines = [
+        HEADER,
+        "| what | against | theirs, s | ours, s | times faster | meant to reach |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    lines += [f"| {each.what} | {each.against} | {' | '.join(_figures(each))} |" for each in rows]
+    machine = ", ".join(f"{name} {value}" for name, value in _machine().items())
+    lines += ["", f"Measured on: {machine}. The last two rows are on one thread.", ""]
+    PAGE.write_text("\n".join(lines), "utf-8")
+    draw(rows)
+
+
+def check(found: Sequence[Ratio]) -> int:
+    """Compare with the committed ratios; 1 if one fell behind."""
+    before = read()
+    behind = [each for each in found if each.name in before and each.ratio < SHARE * before[each.name]["ratio"]]
+    for each in behind:
+        was = before[each.name]["ratio"]
+        print(f"behind: {each.what} against {each.against}: {each.ratio:.2f}x, committed {was:.2f}x", file=sys.stderr)
+    known = sum(each.name in before for each in found)
+    print(f"{known - len(behind)} of {known} ratios reach {SHARE:.0%} of the committed ones", file=sys.stderr)
+    return 1 if behind else 0
+
+
+def read() -> dict[str, Any]:
+    """The committed ratios by name."""
+    if not RESULTS.is_file():
+        sys.exit(f"there is no {RESULTS.name} to compare with: python -m benchmarks --peers --write makes it")
+    ratios: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))["ratios"]
+    return ratios
+
+
+def draw(rows: Sequence[Ratio]) -> None:
+    """Bars on a logarithmic axis, with what was meant to be reached as ticks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 0.34 * len(rows) + 1), layout="constrained")
+    axis = figure.subplots()
+    places = range(len(rows))
+    axis.barh(places, [each.ratio for each in rows], color="#0072B2", height=0.6)
+    for place, each in zip(places, rows, strict=True):
+        if each.at_least:
+            axis.plot([each.at_least] * 2, [place - 0.42, place + 0.42], color="#D55E00", linewidth=2)
+        axis.annotate(f"{each.ratio:.2g}x", (each.ratio, place), (4, 0), textcoords="offset points", va="center")
+    axis.set_xscale("log")
+    axis.set_yticks(places, [f"{each.what}\nagainst {each.against}" for each in rows], fontsize="x-small")
+    axis.invert_yaxis()
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_xlabel("times faster (orange: meant to reach)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def _figures(each: Ratio) -> tuple[str, ...]:
+    wanted = "" if each.at_least is None else f"{each.at_least:g}"
+    return f"{each.theirs:.4f}", f"{each.ours:.4f}", f"{each.ratio:.2f}", wanted
+
+
+def _machine() -> dict[str, str]:
+    known = {"processor": processor(), "cores": str(os.cpu_count())}
+    for package in ("numpy", "torch", "byzfl", "pfl"):
+        try:
+            known[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return known

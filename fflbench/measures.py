@@ -1,0 +1,79 @@
+"""What a cell finds out. Without a measure it plays a federation and asks what the model is worth (robustness).
+
+A measure is a registered class whose fields are its parameters; a suite names it in its [measure] table. It is handed
+the cell's task and defense and returns an `Outcome`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from fflbench.federation import Columns, Defense
+    from fflbench.tasks import Task
+
+GIGABYTE = 10**9
+PROCESS_BYTES = GIGABYTE // 2
+"""What a worker takes before it does anything, torch included."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell found."""
+
+    metrics: dict[str, Any]
+    """The figures that tables show."""
+    history: list[dict[str, Any]]
+    facts: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Measure:
+    """Something to find out about a defense on a task."""
+
+    alone: ClassVar[bool] = False
+    """Whether its cells must have the machine to themselves; their figures are then not promised to the bit."""
+
+    def check(self, task: "Task", defense: "Defense") -> None:
+        """Refuse what could only fail later, with a `ParameterError`."""
+
+    def steps(self) -> int:
+        """How many times `play` tells of its progress."""
+        raise NotImplementedError
+
+    def memory(self, task: "Task") -> int:
+        """About how many bytes a cell needs."""
+        return PROCESS_BYTES
+
+    def estimate(self, task: "Task", defense: "Defense") -> float:
+        """About how many seconds a cell takes."""
+        raise NotImplementedError
+
+    def play(self, task: "Task", defense: "Defense", seed: int, tell: Callable[[int], None]) -> Outcome:
+        """Find it out; `tell` hears of every step."""
+        raise NotImplementedError
+
+
+def columns_of(task: "Task") -> "Columns":
+    """The columns of an update, without storing a model."""
+    import torch
+
+    from fflbench.federation.columns import Columns
+
+    with torch.device("meta"):
+        return Columns.of(task.model())
+
+
+def readable_bytes(count: float) -> str:
+    """A number of bytes for people."""
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the standard deviation of single values."""
+    from statistics import fmean, stdev
+
+    return fmean(values), stdev(values) if len(values) > 1 else 0.0

@@ -1,0 +1,36 @@
+"""What a run leaves for its reader: tables on the terminal, and files beside the records."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from fflbench.records.record import Record
+from fflbench.report import costs, render, tables
+
+
+def show(records: Sequence[Record], console: Console) -> None:
+    """Print the tables."""
+    if _about_cost(records):
+        render.sheets_to_terminal(costs.sheets(records), console)
+    else:
+        render.to_terminal(tables.robustness(records), console)
+
+
+def files(title: str, records: Sequence[Record]) -> dict[str, bytes]:
+    """The files of a report, by name."""
+    if not _about_cost(records):
+        found = tables.robustness(records)
+        return {"tables.md": render.to_markdown(title, found).encode(), "tables.csv": render.to_csv(found).encode()}
+    made = {
+        "tables.md": render.sheets_to_markdown(title, costs.sheets(records)).encode(),
+        "tables.csv": costs.to_csv(records).encode(),
+    }
+    if costs.exponents(records):
+        from fflbench.report import plots
+
+        made |= plots.scaling(records)
+    return made
+
+
+def _about_cost(records: Sequence[Record]) -> bool:
+    return any("measure" in record.configuration for record in records)

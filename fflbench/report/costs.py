@@ -1,0 +1,250 @@
+"""The FFL paper's tables of runtime and communication from records, its own figures beside ours."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, cast
+
+from fflbench.cost import paper
+from fflbench.cost.network import Network, brea
+from fflbench.records.record import Record
+
+FROM = 1_000_000
+"""Columns from which on the growth with their number is fitted: below, fixed costs hide it."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of texts, with what a reader must know to read it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def sheets(records: Sequence[Record]) -> list[Sheet]:
+    """All tables of a suite that measures cost."""
+    done = [record for record in records if record.status == "done"]
+    found = [*_runtime(_of("runtime", done)), *_communication(_of("communication", done))]
+    failed = tuple(
+        (record.labels["task"], record.labels["measure"], record.labels["defense"], record.reason)
+        for record in records
+        if record.status == "failed"
+    )
+    return found + ([Sheet("Cells that failed", ("task", "measure", "defense", "why"), failed)] if failed else [])
+
+
+def to_csv(records: Iterable[Record]) -> str:
+    """A line a metric."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["task", "measure", "defense", "seed", "status", "metric", "value"])
+    for record in records:
+        start = [record.labels[kind] for kind in ("task", "measure", "defense")]
+        start += [record.configuration["seed"], record.status]
+        for name, value in record.metrics.items() or [("", "")]:
+            writer.writerow([*start, name, value])
+    return stream.getvalue()
+
+
+def _of(measure: str, records: Iterable[Record]) -> list[Record]:
+    return [record for record in records if record.configuration.get("measure", {}).get("name") == measure]
+
+
+def _told(record: Record) -> dict[str, Any]:
+    told: dict[str, Any] = record.configuration["measure"]["parameters"]
+    return told
+
+
+# Runtime
+
+
+def _runtime(records: list[Record]) -> Iterable[Sheet]:
+    for task in dict.fromkeys(record.labels["task"] for record in records):
+        rows = sorted(
+            (each for each in records if each.labels["task"] == task), key=lambda each: _told(each)["updates"]
+        )
+        columns = rows[0].facts["columns"]
+        yield Sheet(
+            f"{task}: seconds a round takes, {columns:,} columns",
+            (
+                "updates",
+                "defense",
+                "server: decryption",
+                "paper",
+                "server: aggregation",
+                "paper",
+                "participant: mixing",
+                "paper",
+                "peak memory",
+            ),
+            tuple(_runtime_row(record) for record in rows),
+            (
+                f"Mean ± standard deviation of {_told(rows[0])['repeats']} runs after one to warm up, "
+                f"{_machine(rows)}. Columns headed paper are the paper's own figures, from another machine.",
+                "Peak memory is the server's while it aggregates, all updates included, in times of their matrix.",
+            ),
+        )
+    growth = exponents(records)
+    if growth:
+        yield Sheet(
+            "How the server's time grows",
+            ("defense", "exponent in n", "exponent in D", "complexity the paper states"),
+            tuple(
+                (
+                    name,
+                    *(f"{value:.2f}" if value is not None else "" for value in found),
+                    paper.COMPLEXITY.get(name, ""),
+                )
+                for name, found in growth.items()
+            ),
+            (
+                "Fitted on logarithms of decryption plus aggregation: in n at the largest model, in D from 1M columns "
+                "on at the largest n. scaling.svg shows the points.",
+            ),
+        )
+
+
+def _runtime_row(record: Record) -> tuple[str, ...]:
+    n, found = _told(record)["updates"], cast(dict[str, float], record.metrics)
+    name = record.configuration["defense"]["name"]
+    papers = paper.RUNTIME.get((record.configuration["task"]["name"], n, name))
+    cells = [str(n), record.labels["defense"]]
+    for part in ("decryption", "aggregation", "mixing"):
+        mean, spread = found[f"{part}_seconds"], found[f"{part}_spread"]
+        cells += [f"{_short(mean)} ± {_short(spread)}" if mean else "0", f"{getattr(papers, part):g}" if papers else ""]
+    return (*cells, f"{found['peak_bytes'] / record.facts['updates_bytes']:.2f}x")
+
+
+def points(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], float]]:
+    """By defense, number of updates and columns: the server's mean seconds."""
+    found: dict[str, dict[tuple[int, int], list[float]]] = {}
+    for record in _of("runtime", records):
+        n = _told(record)["updates"]
+        for told in record.history:
+            place = found.setdefault(record.labels["defense"], {}).setdefault((n, told["columns"]), [])
+            place.append(told["decryption"] + told["aggregation"])
+    return {name: {key: fmean(values) for key, values in of.items()} for name, of in found.items()}
+
+
+def exponents(records: Iterable[Record]) -> dict[str, tuple[float | None, float | None]]:
+    """By defense: how the server's time grows with the updates and with their length, where there are points enough."""
+    found = {}
+    for name, of in points(records).items():
+        in_n, in_d = lines(of)
+        if in_n or in_d:
+            found[name] = (_slope(in_n), _slope(in_d))
+    return found
+
+
+def lines(of: dict[tuple[int, int], float]) -> tuple[dict[int, float], dict[int, float]]:
+    """Seconds by n at the most columns, and by columns from 1M on at the largest n."""
+    large = {key: seconds for key, seconds in of.items() if key[1] >= FROM}
+    if not large:
+        return {}, {}
+    most, widest = max(n for n, _ in large), max(d for _, d in large)
+    in_n = {n: seconds for (n, d), seconds in sorted(large.items()) if d == widest}
+    in_d = {d: seconds for (n, d), seconds in sorted(large.items()) if n == most}
+    return in_n, in_d
+
+
+def _slope(seconds: dict[int, float]) -> float | None:
+    """The exponent that fits best, by least squares on logarithms."""
+    if len(seconds) < 2:
+        return None
+    x, y = [math.log(size) for size in seconds], [math.log(value) for value in seconds.values()]
+    middle = fmean(x)
+    return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
+
+
+def _machine(records: Sequence[Record]) -> str:
+    threads = _told(records[0])["threads"]
+    processors = dict.fromkeys(str(record.manifest.get("processor")) for record in records)
+    return f"{threads} thread{'s' * (threads > 1)} of {' and '.join(processors)}"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.4f}" if seconds < 0.1 else f"{seconds:.3f}"
+
+
+# Communication
+
+
+def _communication(records: list[Record]) -> Iterable[Sheet]:
+    for task in dict.fromkeys(record.labels["task"] for record in records):
+        of_task = [record for record in records if record.labels["task"] == task]
+        told = _told(of_task[0])
+        network = Network(told["download"], told["upload"], told["latency"])
+        rows = [_communication_row(record) for record in of_task]
+        first = of_task[0]
+        formula = brea(network, first.facts["model_bytes_the_papers_way"], told["participants"])
+        printed = _printed(first, "brea")
+        rows.append(("BREA (computed)", *_parts(vars(formula) | {"total": formula.total}), printed, "", "", ""))
+        rounded = [
+            f"{record.labels['defense']} {record.facts['seconds']['rounded']['total']:.4f} s" for record in of_task
+        ]
+        yield Sheet(
+            f"{task}: seconds a round's messages take a participant",
+            (
+                "method",
+                "paper's way: server",
+                "between",
+                "latency",
+                "total",
+                "total the paper prints",
+                "ledger, before MACs and framing",
+                "ledger, as sent",
+                "megabytes as sent",
+            ),
+            tuple(rows),
+            (
+                f"Download {network.download:g} Mbps, upload {network.upload:g} Mbps, latency {network.latency:g} ms. "
+                f"BREA is computed by the paper's formula for {told['participants']:,} participants; nothing was run.",
+                "The paper rounds a model to 0.0001 MB and charges four latencies between partners. The ledger counts "
+                "the messages that were sent, of which there are three; before MACs and framing it counts parameters "
+                "alone, as sent also buffers such as running statistics. With the paper's rounding the ledger gives: "
+                f"{', '.join(rounded)}.",
+            ),
+        )
+    if records:
+        yield _by_kind(records)
+
+
+def _communication_row(record: Record) -> tuple[str, ...]:
+    found, sent = record.facts["seconds"], cast(float, record.metrics["bytes"])
+    return (
+        record.labels["defense"],
+        *_parts(found["papers_way"]),
+        _printed(record, record.configuration["defense"]["name"]),
+        f"{found['parameters']['total']:.4f}",
+        f"{found['sent']['total']:.4f}",
+        f"{sent / 1e6:.4f}",
+    )
+
+
+def _parts(found: dict[str, float]) -> tuple[str, ...]:
+    return tuple(f"{found[part]:,.4f}" for part in ("server", "between", "latency", "total"))
+
+
+def _printed(record: Record, name: str) -> str:
+    printed = paper.COMMUNICATION.get((record.configuration["task"]["name"], name))
+    return f"{printed.total:,.4f}" if printed else ""
+
+
+def _by_kind(records: list[Record]) -> Sheet:
+    rows = [
+        (record.labels["task"], record.labels["defense"], way, kind, f"{size:,.0f}")
+        for record in records
+        for way, kinds in record.facts["bytes_per_participant"].items()
+        for kind, size in kinds.items()
+    ]
+    return Sheet(
+        "Bytes a participant sends or receives in a round, by kind",
+        ("task", "defense", "way", "kind", "bytes"),
+        tuple(rows),
+        ("Between participants, bytes count for both, who send and who receive.",),
+    )
