@@ -40,9 +40,10 @@ def main() -> int:
     print(f"load before the first measurement: {os.getloadavg()[0]:.2f}", file=sys.stderr)
     for name in given.rooms or ROOMS:
         found += ROOMS[name].ratios(peers=given.peers)
+        if given.write:
+            # After every room, so that what is measured is not lost.
+            committed.write(found)
     committed.show(found)
-    if given.write:
-        committed.write(found)
     return committed.check(found) if given.check else 0
 
 

@@ -106,7 +106,9 @@ def _plain(name: str) -> Side:
 def _pfl(name: str, rounds: int, *options: str) -> Side:
     def play() -> float:
         command = [sys.executable, "-m", "benchmarks.pfl_rounds", name, "--rounds", str(rounds), *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
         told = json.loads(done.stdout.splitlines()[-1])
         return float(told["seconds"]) / rounds
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -78,8 +79,6 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
         model = FlatModel(task.model(), torch.device("cpu"))
         weights, trained = model.flat.numpy().copy(), engine(model, holdings)
 
-        def ours(trained=trained, weights=weights, selected=selected) -> object:  # type: ignore[no-untyped-def]
-            return trained.train(weights, selected, 0)
-
+        ours = partial(trained.train, weights, selected, 0)
         what = f"{name}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"
         yield from race(what, ours, {PLAIN: (plain_loop(task, holdings, list(selected)), wanted)}, repeats=5)

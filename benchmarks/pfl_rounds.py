@@ -131,7 +131,10 @@ def main() -> None:
         sys.exit(start_processes(given.processes))
     seconds = play(task, given.rounds, given.tuned)
     if os.environ["RANK"] == "0":
-        print(json.dumps({"rounds": given.rounds, "seconds": round(seconds, 3)}))
+        print(json.dumps({"rounds": given.rounds, "seconds": round(seconds, 3)}), flush=True)
+    # Together, or who is still talking aborts.
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,7 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
             if peers:
                 others["ByzFL"] = (_byzfl(rule, tensor, f), WANTED[rule, n])
 
-            def ours(rule: str = rule, parameters: dict[str, int] = parameters) -> object:
-                return aggregate(rule, updates, **parameters)
-
+            ours = partial(aggregate, rule, updates, **parameters)
             yield from race(f"{rule}, {n} x {d:,}", ours, others)
 
 

@@ -1,4 +1,4 @@
-"""Timing that bears a noisy machine: the sides take turns, the best of several runs counts, and only ratios are kept."""
+"""Timing that bears a noisy machine: the sides take turns, the best of several runs counts, and ratios are kept."""
 
 import os
 import time

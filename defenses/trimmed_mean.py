@@ -14,4 +14,6 @@ def trimmed_mean(updates: Matrix, f: int) -> Vector:
     $$ w_i = \frac{1}{n-2f} \sum_{j=f+1}^{n-f} x_{(j),i} $$
     """
     kept = slice(f, len(updates) - f)
-    return over_sorted_columns(updates, lambda block: block.mean(0, dtype=np.float64), kept)
+    shares = np.full(len(updates) - 2 * f, 1 / (len(updates) - 2 * f))
+    # In double precision, where huge values do not overflow; a product is twice as fast as `mean` there.
+    return over_sorted_columns(updates, lambda block: shares @ block.astype(np.float64), kept)

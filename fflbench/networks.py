@@ -51,9 +51,8 @@ def network(n: int, first: int, last: int) -> Network:
     return Network(tuple(steps), rows - n)
 
 
-def run(network: Network, updates: Matrix) -> Matrix:
-    """Carry the steps out and return the work space; `updates` stays as it is."""
-    space = np.empty((network.rows, updates.shape[1]), updates.dtype)
+def run(network: Network, updates: Matrix, space: Matrix) -> Matrix:
+    """Carry the steps out in a space of as many rows as the network takes; `updates` stays as it is."""
     rows = [*updates, *space]
     for take, one, other, into in network.steps:
         take(rows[one], rows[other], out=rows[into])

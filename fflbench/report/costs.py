@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from fflbench.cost import paper
 from fflbench.cost.network import Network, brea
+from fflbench.measures import readable_bytes
 from fflbench.records.record import Record
 
 FROM = 1_000_000
@@ -86,7 +87,7 @@ def _runtime(records: list[Record]) -> Iterable[Sheet]:
             (
                 f"Mean ± standard deviation of {_told(rows[0])['repeats']} runs after one to warm up, "
                 f"{_machine(rows)}. Columns headed paper are the paper's own figures, from another machine.",
-                "Peak memory is the server's while it aggregates, all updates included, in times of their matrix.",
+                "Peak memory is the server's while it aggregates, all updates included; beside it, in times of the updates.",
             ),
         )
     growth = exponents(records)
@@ -116,8 +117,12 @@ def _runtime_row(record: Record) -> tuple[str, ...]:
     cells = [str(n), record.labels["defense"]]
     for part in ("decryption", "aggregation", "mixing"):
         mean, spread = found[f"{part}_seconds"], found[f"{part}_spread"]
-        cells += [f"{_short(mean)} ± {_short(spread)}" if mean else "0", f"{getattr(papers, part):g}" if papers else ""]
-    return (*cells, f"{found['peak_bytes'] / record.facts['updates_bytes']:.2f}x")
+        cells += [
+            f"{_short(mean)} ± {_short(spread, 2)}" if mean else "0",
+            f"{getattr(papers, part):g}" if papers else "",
+        ]
+    peak = found["peak_bytes"]
+    return (*cells, f"{readable_bytes(peak)}, {peak / record.facts['updates_bytes']:.2f}x")
 
 
 def points(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], float]]:
@@ -167,8 +172,9 @@ def _machine(records: Sequence[Record]) -> str:
     return f"{threads} thread{'s' * (threads > 1)} of {' and '.join(processors)}"
 
 
-def _short(seconds: float) -> str:
-    return f"{seconds:.4f}" if seconds < 0.1 else f"{seconds:.3f}"
+def _short(seconds: float, digits: int = 3) -> str:
+    """A few digits, never in powers of ten."""
+    return f"{seconds:.{max(0, digits - 1 - math.floor(math.log10(seconds)))}f}" if seconds > 0 else "0"
 
 
 # Communication

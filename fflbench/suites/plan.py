@@ -101,7 +101,8 @@ def _attacked(suite: Suite) -> list[Cell]:
 
 def _measured(suite: Suite) -> list[Cell]:
     tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
-    name = str(suite.measure.get("use", ""))
+    if not isinstance(name := suite.measure.get("use"), str):
+        raise SuiteError(f"{suite.source}: [measure]: needs use = the name of a measure (fflbench list measures)")
     measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure}, {})
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
     cells: dict[str, Cell] = {}

@@ -207,7 +207,7 @@ def test_shipped_suites_plan(entry):
     assert found
     assert entry.title
     assert entry.summary
-    if entry.name.startswith("paper-"):
+    if entry.name.startswith("paper-") and not found[0].measure:
         assert all(cell.configuration["task"]["parameters"]["average_last"] == 10 for cell in found)
         assert {"ffl", "ffl, strategy 1", "ffl, strategy 2"} <= {cell.labels["defense"] for cell in found}
 
@@ -268,3 +268,71 @@ VALUES = st.recursive(
 def test_no_value_of_the_wrong_kind_ends_in_a_traceback(key, value):
     with suppress(FflbenchError):
         plan(parse({**tomllib.loads(GOOD), key: value}, "own", "own.toml"))
+
+
+MEASURED = {
+    "tasks": ["digits-mlp"],
+    "defenses": ["fedavg", "median"],
+    "seeds": [0],
+    "measure": {"use": "runtime", "updates": [4, 8]},
+}
+
+
+def measured(**changes):
+    return plan(parse(MEASURED | changes, "own", "own.toml"))
+
+
+def test_a_measure_takes_the_place_of_attacks():
+    found = measured()
+    assert [str(cell) for cell in found] == [
+        f"digits-mlp · runtime (updates = {n}) · {name} · seed 0" for n in (4, 8) for name in ("fedavg", "median")
+    ]
+    assert found[0].configuration["measure"] == {
+        "name": "runtime",
+        "parameters": {"updates": 4, "repeats": 5, "threads": 1},
+    }
+    assert found[0].measure.alone
+
+
+def test_a_star_stands_for_every_other_defense():
+    found = measured(defenses=["median", "ffl", "ffl-mixing", "*"], defense=dict.fromkeys(("ffl", "ffl-mixing"), FULL))
+    names = [cell.labels["defense"] for cell in found[: len(found) // 2]]
+    assert names[:3] == ["median", "ffl", "ffl-mixing"]
+    assert sorted(names) == [entry.name for entry in registry.entries(Kind.DEFENSE)]
+
+
+FULL = {"mode": "full"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"attacks": ["none"]}, r"a suite with a \[measure\] has no attacks"),
+        ({"measure": {}}, r'needs attacks, as in attacks = \["none"\], or a \[measure\]'),
+        ({"measure": {"use": "runtme"}}, r'\[measure\]: measure "runtme" is not registered; did you mean "runtime"'),
+        ({"measure": {"updates": 3}}, r"\[measure\]: needs use = the name of a measure"),
+        (
+            {"measure": {"use": "runtime", "update": 3}},
+            r'\[measure\]: .* no parameter "update"; did you mean "updates"',
+        ),
+        ({"defenses": ["ffl"]}, r"\[defense.ffl\]: its cost cannot be measured as it is set: that leaves out keys"),
+        (
+            {"defenses": ["multi-krum"], "measure": {"use": "runtime", "updates": 2}},
+            r"\[defense.multi-krum\]: .* needs",
+        ),
+    ],
+)
+def test_a_measure_that_makes_no_sense_is_told(changes, sentence):
+    with pytest.raises(SuiteError, match=f"own.toml.*{sentence}"):
+        measured(**changes)
+
+
+def test_the_papers_cost_suites_hold_what_its_tables_do():
+    runtime = plan(read("paper-runtime"))
+    assert len(runtime) == 4 * 3 * len(registry.entries(Kind.DEFENSE))
+    communication = plan(read("paper-communication"))
+    assert [str(cell) for cell in communication] == [
+        f"{task} · communication · {defense} · seed 0"
+        for task in ("mnist-cnn", "cifar10-vgg16")
+        for defense in ("fedavg", "ffl")
+    ]

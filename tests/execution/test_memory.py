@@ -1,0 +1,91 @@
+import pytest
+
+from fflbench import registry
+from fflbench.errors import ParameterError
+from fflbench.execution import local, memory
+from fflbench.execution.local import Finished, Job, Progress
+from fflbench.registry import Kind
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("16GB", 16 * GB), ("1.5 gb", 1.5 * GB), ("500M", 500 * 10**6), ("2000000000", 2 * GB), ("1TB", 1000 * GB)],
+)
+def test_sizes_are_read_as_people_write_them(text, size):
+    assert memory.parse(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "16 bananas", "1e9", "GB"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ParameterError, match="is no size of memory such as 16GB"):
+        memory.parse(text)
+
+
+def cells(count=4, **content):
+    common = {"tasks": ["digits-mlp"], "defenses": ["fedavg"], "seeds": list(range(count))}
+    if "measure" not in content:
+        common |= {"attacks": ["none"], "overrides": {"rounds": 2}}
+    return plan(parse(common | content, "own", "own.toml"))
+
+
+def executed(jobs, **options):
+    """Everything that happens, and the most cells that were under way at a time."""
+    running, most, finished = set(), 0, []
+    for event in local.execute(jobs, "own", device="cpu", plugins=(), **options):
+        if isinstance(event, Progress):
+            running.add(event.cell.id)
+            most = max(most, len(running))
+        if isinstance(event, Finished):
+            running.discard(event.cell.id)
+            finished.append(event.record)
+    return finished, most
+
+
+def jobs(tmp_path, memory=0, alone=False, **content):
+    content = {"overrides": {"rounds": 40}} | content
+    return [Job(cell, tmp_path / "none.npz", memory, alone) for cell in cells(**content)]
+
+
+def test_cells_run_side_by_side_where_they_fit(tmp_path):
+    found, most = executed(jobs(tmp_path, memory=4 * GB), workers=2, memory_limit=8 * GB)
+    assert [record.status for record in found] == ["done"] * 4
+    assert most == 2
+
+
+def test_cells_that_do_not_fit_together_run_one_after_the_other(tmp_path):
+    found, most = executed(jobs(tmp_path, memory=5 * GB), workers=2, memory_limit=8 * GB)
+    assert [record.status for record in found] == ["done"] * 4
+    assert most == 1
+
+
+def test_cells_that_want_to_be_alone_are(tmp_path):
+    found, most = executed(jobs(tmp_path, alone=True), workers=2)
+    assert [record.status for record in found] == ["done"] * 4
+    assert most == 1
+
+
+def test_a_cell_that_can_never_fit_fails_at_once_and_the_others_run(tmp_path):
+    small, large = jobs(tmp_path, count=1)[0], jobs(tmp_path, count=2, memory=9 * GB)[1]
+    found, _ = executed([small, large], workers=2, memory_limit=8 * GB)
+    assert [record.status for record in found] == ["failed", "done"]
+    assert found[0].error == "needs about 9.0 GB of memory, more than the limit of 8.0 GB (--memory-limit)"
+    assert found[0].id == large.cell.id
+
+
+def test_a_large_model_needs_what_its_updates_take():
+    (cell,) = cells(1, tasks=["cifar10-vgg16"], measure={"use": "runtime", "updates": 100})
+    (needs,) = memory.memory_of([cell])
+    assert 5.9 * GB < needs < 9 * GB
+    (small,) = memory.memory_of(cells(1))
+    assert small < GB
+    per_round = registry.get(Kind.TASK, "cifar10-vgg16").create().per_round
+    (training,) = memory.memory_of(cells(1, tasks=["cifar10-vgg16"]))
+    assert training > per_round * 4 * 14_736_714
+
+
+def test_the_machine_has_some_memory():
+    assert GB / 4 < memory.machine_memory() < 10**16
