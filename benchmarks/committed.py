@@ -55,7 +55,7 @@ def write(found: Sequence[Ratio]) -> None:
     ]
     lines += [f"| {each.what} | {each.against} | {' | '.join(_figures(each))} |" for each in rows]
     machine = ", ".join(f"{name} {value}" for name, value in _machine().items())
-    lines += ["", f"Measured on: {machine}. The last two rows are on one thread.", ""]
+    lines += ["", f"Measured on: {machine}.", ""]
     PAGE.write_text("\n".join(lines), "utf-8")
     draw(rows)
 

@@ -86,6 +86,7 @@ class Communication(Measure):
                 "seconds_before_macs_and_framing": ways["parameters"].total,
                 "seconds_the_papers_way": ways["papers_way"].total,
                 "bytes": total,
+                "server_bytes": self.participants * sum(sum(sizes[way].values()) for way in ("down", "up")),
             },
             history=[],
             facts={

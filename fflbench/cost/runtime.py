@@ -38,6 +38,7 @@ class Runtime(Measure):
 
     updates: Annotated[int, Ge(2), "updates that reach the server in a round"] = 10
     repeats: Annotated[int, Ge(1), "timed runs, after one to warm up"] = 5
+    patience: Annotated[float, Ge(0), "seconds after which no more runs begin, once two are timed"] = 45.0
     threads: Annotated[int, Ge(1), "threads the server may use"] = 1
 
     def check(self, task: Task, defense: Defense) -> None:
@@ -66,16 +67,13 @@ class Runtime(Measure):
             finally:
                 tracemalloc.stop()
             tell(1)
-            history: list[dict[str, Any]] = []
-            for repeat in range(self.repeats):
-                history.append({"columns": columns.count, **next(played)})
-                tell(2 + repeat)
+            whole = list(self._timed(played, columns.count, tell))
+            history = list(whole)
             for count in (count for count in SCALING if count < columns.count / 2):
                 shorter = begun(defense, self.updates, _first(columns, count), seed)
                 played = rounds(shorter, updates.reshape(-1)[: self.updates * count].reshape(self.updates, count))
                 next(played)
-                history += [{"columns": count, **next(played)} for _ in range(self.repeats)]
-        whole = history[: self.repeats]
+                history += self._timed(played, count, lambda _: None)
         metrics = {"seconds": fmean(told["decryption"] + told["aggregation"] for told in whole), "peak_bytes": peak}
         for part in PARTS:
             mean, spread = mean_and_spread([told[part] for told in whole])
@@ -83,8 +81,24 @@ class Runtime(Measure):
         return Outcome(
             metrics=metrics,
             history=history,
-            facts={"columns": columns.count, "updates_bytes": updates.nbytes, "load_at_start": load},
+            facts={
+                "columns": columns.count,
+                "updates_bytes": updates.nbytes,
+                "timed_runs": len(whole),
+                "load_at_start": load,
+            },
         )
+
+    def _timed(
+        self, played: Iterator[dict[str, float]], columns: int, tell: Callable[[int], None]
+    ) -> Iterator[dict[str, Any]]:
+        """Runs of so many columns; fewer than asked for where they take long."""
+        start = time.monotonic()
+        for repeat in range(self.repeats):
+            if repeat >= 2 and time.monotonic() - start > self.patience:
+                return
+            yield {"columns": columns, **next(played)}
+            tell(2 + repeat)
 
 
 def rounds(defense: Defense, updates: Matrix) -> Iterator[dict[str, float]]:

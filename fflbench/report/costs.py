@@ -85,9 +85,9 @@ def _runtime(records: list[Record]) -> Iterable[Sheet]:
             ),
             tuple(_runtime_row(record) for record in rows),
             (
-                f"Mean ± standard deviation of {_told(rows[0])['repeats']} runs after one to warm up, "
-                f"{_machine(rows)}. Columns headed paper are the paper's own figures, from another machine.",
-                "Peak memory is the server's while it aggregates, all updates included; beside it, in times of the updates.",
+                f"Mean ± standard deviation of {_runs(rows)} after one to warm up, {_machine(rows)}. Columns headed "
+                "paper are the paper's own figures, from another machine.",
+                "Peak memory is the server's while it aggregates, all updates included; also in times of the updates.",
             ),
         )
     growth = exponents(records)
@@ -166,6 +166,11 @@ def _slope(seconds: dict[int, float]) -> float | None:
     return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 
 
+def _runs(records: Sequence[Record]) -> str:
+    counts = sorted({record.facts["timed_runs"] for record in records})
+    return f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else f"{counts[0]} runs"
+
+
 def _machine(records: Sequence[Record]) -> str:
     threads = _told(records[0])["threads"]
     processors = dict.fromkeys(str(record.manifest.get("processor")) for record in records)
@@ -189,7 +194,7 @@ def _communication(records: list[Record]) -> Iterable[Sheet]:
         first = of_task[0]
         formula = brea(network, first.facts["model_bytes_the_papers_way"], told["participants"])
         printed = _printed(first, "brea")
-        rows.append(("BREA (computed)", *_parts(vars(formula) | {"total": formula.total}), printed, "", "", ""))
+        rows.append(("BREA (computed)", *_parts(vars(formula) | {"total": formula.total}), printed, "", "", "", ""))
         rounded = [
             f"{record.labels['defense']} {record.facts['seconds']['rounded']['total']:.4f} s" for record in of_task
         ]
@@ -205,11 +210,13 @@ def _communication(records: list[Record]) -> Iterable[Sheet]:
                 "ledger, before MACs and framing",
                 "ledger, as sent",
                 "megabytes as sent",
+                "server, gigabytes",
             ),
             tuple(rows),
             (
                 f"Download {network.download:g} Mbps, upload {network.upload:g} Mbps, latency {network.latency:g} ms. "
-                f"BREA is computed by the paper's formula for {told['participants']:,} participants; nothing was run.",
+                f"With {told['participants']:,} participants the server sends and receives so many gigabytes, and BREA "
+                "takes so long by the paper's formula: it is computed, nothing of it was run.",
                 "The paper rounds a model to 0.0001 MB and charges four latencies between partners. The ledger counts "
                 "the messages that were sent, of which there are three; before MACs and framing it counts parameters "
                 "alone, as sent also buffers such as running statistics. With the paper's rounding the ledger gives: "
@@ -229,6 +236,7 @@ def _communication_row(record: Record) -> tuple[str, ...]:
         f"{found['parameters']['total']:.4f}",
         f"{found['sent']['total']:.4f}",
         f"{sent / 1e6:.4f}",
+        f"{cast(float, record.metrics['server_bytes']) / 1e9:,.1f}",
     )
 
 

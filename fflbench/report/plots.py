@@ -38,6 +38,8 @@ def rounds(file: Path, picture: Path) -> None:
     record = read(file)
     if record.status != "done":
         raise RecordError(f"{file} is the record of a cell that failed: there is nothing to draw")
+    if "measure" in record.configuration:
+        raise RecordError(f"{file} is about cost and has no rounds to draw; its suite's folder holds the pictures")
     from matplotlib.figure import Figure
 
     honest, hostile = trusts(record)

@@ -34,10 +34,9 @@ def show(file: Path) -> str:
     else:
         sections.append(_block("metrics", record.metrics))
         sections.append(_block("facts", record.facts))
-        accuracy = [told.get("accuracy") for told in record.history]
-        sections.append(
-            "accuracy over rounds\n" + plot([value for value in accuracy if isinstance(value, float | int)])
-        )
+        accuracy = [told["accuracy"] for told in record.history if isinstance(told.get("accuracy"), float | int)]
+        if "measure" not in record.configuration:
+            sections.append("accuracy over rounds\n" + plot(accuracy))
     plugins = record.manifest.get("plugins")
     with_plugins = (
         "".join(f" --plugin {shlex.quote(str(name))}" for name in plugins) if isinstance(plugins, list) else ""
@@ -68,7 +67,7 @@ def plot(values: Sequence[float]) -> str:
 
 def _about(record: Record) -> str:
     lines = []
-    for kind in ("task", "attack", "defense"):
+    for kind in record.labels:
         chosen = record.configuration[kind]
         lines.append(f"{kind}: {chosen['name']}")
         lines += [f"  {name} = {quoted(value)}" for name, value in chosen["parameters"].items()]

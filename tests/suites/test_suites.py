@@ -289,7 +289,7 @@ def test_a_measure_takes_the_place_of_attacks():
     ]
     assert found[0].configuration["measure"] == {
         "name": "runtime",
-        "parameters": {"updates": 4, "repeats": 5, "threads": 1},
+        "parameters": {"updates": 4, "repeats": 5, "patience": 45.0, "threads": 1},
     }
     assert found[0].measure.alone
 
