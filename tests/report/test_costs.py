@@ -81,7 +81,7 @@ def test_communication_shows_the_papers_way_the_ledgers_and_brea_as_computed():
     assert sheet.rows[0][4:6] == ("0.1613", "0.1613")
     assert sheet.rows[1][4:6] == ("21,948.3658", "21,948.3658")
     assert sheet.rows[1][6:] == ("", "", "", "")
-    assert sheet.rows[0][8:] == ("0.1748", "17,477.0")
+    assert sheet.rows[0][8:] == ("0.1748", "17.5")
     assert ("mnist-cnn", "fedavg", "up", "update", "87,360") in by_kind.rows
 
 
