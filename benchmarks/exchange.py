@@ -13,8 +13,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.timing import Ratio, race
-from fflbench import aggregate, kernels, registry
+from benchmarks.timing import Ratio, Side, race
+from fflbench import kernels, registry
 from fflbench.cost.play import begun
 from fflbench.cost.runtime import rounds
 from fflbench.crypto import pads
@@ -43,14 +43,18 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
         )
         updates = np.random.default_rng(0).standard_normal((UPDATES, D), dtype=np.float32)
         columns = Columns({}, {}, slice(0, D), slice(D - LAST_LAYER, D), D)
-        played = rounds(begun(registry.get(Kind.DEFENSE, "ffl").create(mode="full"), UPDATES, columns, 0), updates)
 
-        def server() -> float:
-            told = next(played)
-            return told["decryption"] + told["aggregation"]
+        def server(name: str, **parameters: str) -> Side:
+            played = rounds(begun(registry.get(Kind.DEFENSE, name).create(**parameters), UPDATES, columns, 0), updates)
+
+            def play() -> float:
+                told = next(played)
+                return told["decryption"] + told["aggregation"]
+
+            return play
 
         what = f"FFL server, {UPDATES} x {D:,}, decryption included, 1 thread"
-        yield from race(what, server, {"median": (lambda: aggregate("median", updates), 1.0)}, repeats=2)
+        yield from race(what, server("ffl", mode="full"), {"median": (server("median"), 1.0)}, repeats=2)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

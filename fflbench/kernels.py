@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ BLOCK = 1 << 18
 """Values in a block of columns: a megabyte of float32, which stays near a core; products take a quarter."""
 
 NETWORK = 24
-"""Up to so many rows a sorting network beats sorting column by column on all cores."""
+"""Up to so many rows a sorting network on one core beats sorting column by column on two."""
 
 STRETCH = 1 << 15
 """Columns that go through a network at a time: more than fit the second-level cache, for fewer calls."""
@@ -58,7 +58,7 @@ def over_sorted_columns(
     """Sort every column and reduce it to one value, block by block.
 
     `reduce` is handed a block with the participants' values of each coordinate in ascending order along axis 0; where
-    `ranks` are named, it is handed those alone, in any order, which takes less time.
+    `ranks` are named, it is handed those alone, in any order, which takes less time. It must not change the block.
     """
     n, d = updates.shape
     result = np.empty(d, updates.dtype)
@@ -131,7 +131,7 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
         return products[:, :n]
 
     # Our threads take a block each; BLAS would split one block, which is too small for that.
-    with _controller().limit(limits=1):
+    with _controller().limit(limits=1) if _threads.get() > 1 else nullcontext():
         partial = _spread(work, range(0, d, width), lambda: np.zeros((n + more, min(width, d))))
         return sum(partial, np.zeros((n, n)))
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fflbench.errors import FflbenchError, ParameterError
+
 if TYPE_CHECKING:
     from fflbench.federation import Columns, Defense
     from fflbench.tasks import Task
@@ -33,6 +35,10 @@ class Measure:
 
     alone: ClassVar[bool] = False
     """Whether its cells must have the machine to themselves; their figures are then not promised to the bit."""
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """What a finished cell's metrics hold at least."""
+    threads: int = 1
+    """How many threads it uses."""
 
     def check(self, task: "Task", defense: "Defense") -> None:
         """Refuse what could only fail later, with a `ParameterError`."""
@@ -60,8 +66,15 @@ def columns_of(task: "Task") -> "Columns":
 
     from fflbench.federation.columns import Columns
 
-    with torch.device("meta"):
-        return Columns.of(task.model())
+    try:
+        with torch.device("meta"):
+            return Columns.of(task.model())
+    except FflbenchError:
+        raise
+    except Exception as error:
+        # Strangers' code may fail in any way.
+        told = f"{type(error).__name__}: {error}"
+        raise ParameterError(f"the model of {type(task).__name__} cannot be counted: {told}") from error
 
 
 def readable_bytes(count: float) -> str:

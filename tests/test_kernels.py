@@ -37,6 +37,18 @@ def test_distances_are_those_of_the_definition(updates, block):
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12 * largest)
 
 
+@pytest.mark.parametrize("n", [3, 31, 32, 60])
+def test_products_are_the_same_bits_whatever_the_threads(n):
+    updates = np.random.default_rng(n).normal(size=(n, 300_001)).astype(np.float32)
+    found = []
+    for count in (1, 3):
+        with kernels.threads(count):
+            found.append(kernels.gram(updates))
+    assert found[0].tobytes() == found[1].tobytes()
+    rows = updates.astype(np.float64)
+    np.testing.assert_allclose(found[0], rows @ rows.T, rtol=1e-9, atol=1e-6)
+
+
 def test_close_rows_far_from_zero_keep_their_distances():
     """In single precision a Gram matrix loses these altogether: the distance is 1e-10 of the squared norm."""
     rng = np.random.default_rng(0)
@@ -52,6 +64,13 @@ def test_one_huge_row_does_not_disturb_the_distances_of_the_others():
     updates[0] = 1e38
     np.testing.assert_allclose(kernels.squared_distances(updates)[1:, 1:], alone, rtol=1e-12)
     assert np.isfinite(kernels.squared_distances(updates)).all()
+
+
+def test_rows_that_are_not_finite_are_found_and_huge_ones_spared():
+    updates = np.zeros((6, 1000), np.float32)
+    updates[1, 3], updates[2, 4], updates[4] = np.nan, np.inf, 3e38
+    updates[5, :2] = np.inf, -np.inf
+    assert kernels.finite_rows(updates).tolist() == [True, False, False, True, True, False]
 
 
 @given(matrices(n=st.integers(1, 8), d=st.integers(0, 20)), st.data())

@@ -31,9 +31,11 @@ PAPERS_ROUNDING = 100
 """Bytes to which the paper rounds the size of a model: 0.0001 MB."""
 
 
-@measure("communication", title="Communication")
+@measure("communication", title="Communication", version=2)
 class Communication(Measure):
     """Send every message of one round for real, count its bytes, and reckon the time on a network."""
+
+    metrics = ("seconds", "seconds_before_macs_and_framing", "seconds_the_papers_way", "bytes", "server_bytes")
 
     updates: Annotated[int, Ge(2), "participants whose messages are sent for real"] = 2
     participants: Annotated[int, Ge(2), "participants in the system, where a protocol's cost depends on them"] = 100_000

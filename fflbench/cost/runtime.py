@@ -14,7 +14,7 @@ import numpy as np
 from annotated_types import Ge
 
 from fflbench import kernels
-from fflbench.cost.play import begun, require_real
+from fflbench.cost.play import aggregated, begun, require_real
 from fflbench.federation import Columns, Defense, Sent
 from fflbench.measures import PROCESS_BYTES, Measure, Outcome, columns_of, mean_and_spread
 from fflbench.registry import measure
@@ -35,10 +35,11 @@ class Runtime(Measure):
     """Time a round's work: the server's decryption, its reputation and aggregation, and one participant's mixing."""
 
     alone = True
+    metrics = ("seconds", "peak_bytes", *(f"{part}_{what}" for part in PARTS for what in ("seconds", "spread")))
 
     updates: Annotated[int, Ge(2), "updates that reach the server in a round"] = 10
     repeats: Annotated[int, Ge(1), "timed runs, after one to warm up"] = 5
-    patience: Annotated[float, Ge(0), "seconds after which no more runs begin, once two are timed"] = 45.0
+    patience: Annotated[float, Ge(0), "seconds after which no more runs begin, once two are timed"] = 20.0
     threads: Annotated[int, Ge(1), "threads the server may use"] = 1
 
     def check(self, task: Task, defense: Defense) -> None:
@@ -51,8 +52,10 @@ class Runtime(Measure):
         return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates * 11 // 10 + TEMPORARIES)
 
     def estimate(self, task: Task, defense: Defense) -> float:
-        each = 1.5e-7 if defense.exchanges else 5e-9
-        return 1 + self.updates * columns_of(task).count * (8e-9 + each * (1 + self.repeats))
+        values = self.updates * columns_of(task).count
+        once = values * (3e-8 if defense.exchanges else 3e-9)
+        # Two shorter lengths add about a third.
+        return 1 + values * 8e-9 + 1.3 * once * (1 + min(self.repeats, 2 + self.patience / once))
 
     def play(self, task: Task, defense: Defense, seed: int, tell: Callable[[int], None]) -> Outcome:
         columns = columns_of(task)
@@ -117,7 +120,7 @@ def rounds(defense: Defense, updates: Matrix) -> Iterator[dict[str, float]]:
         if tracemalloc.is_tracing():
             tracemalloc.reset_peak()
         start = time.perf_counter()
-        defense.aggregate(view)
+        aggregated(defense, view)
         yield {
             "decryption": clock.get("decryption", 0.0),
             "aggregation": time.perf_counter() - start,

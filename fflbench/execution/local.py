@@ -26,6 +26,7 @@ from fflbench.records.record import Record
 from fflbench.suites.plan import Cell
 
 DIED = "the worker died"
+TOO_LARGE = "needs more memory than there is"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def execute(
     for job in [job for job in jobs if job.memory > memory_limit]:
         waiting.remove(job)
         needs, limit = readable_bytes(job.memory), readable_bytes(memory_limit)
-        error = f"needs about {needs} of memory, more than the limit of {limit} (--memory-limit)"
+        error = f"{TOO_LARGE}: about {needs}, and the limit is {limit} (--memory-limit)"
         yield Finished(job.cell, 0, record_of(job.cell, suite, device, plugins, status="failed", error=error))
     if not waiting:
         return

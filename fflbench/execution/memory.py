@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fflbench.errors import ParameterError
+from fflbench.errors import FflbenchError, ParameterError
 from fflbench.measures import GIGABYTE, PROCESS_BYTES, columns_of
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
@@ -40,7 +40,7 @@ def _memory(cell: Cell) -> int:
         return cell.measure.memory(task)
     try:
         columns = columns_of(task).count
-    except Exception:
+    except FflbenchError:
         # A model that cannot be counted without being built will tell in its own cell what is wrong, if anything.
         return PROCESS_BYTES
     return PROCESS_BYTES + 4 * columns * (COPIES * task.per_round + MODELS + task.average_last)
@@ -60,6 +60,7 @@ def machine_memory() -> int:
 def parse(text: str) -> int:
     """A size as people write it: 16GB, 500M."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    if not found or not float(found[1]):
+    size = int(float(found[1]) * UNITS[found[2].upper()]) if found else 0
+    if not size:
         raise ParameterError(f'"{text}" is no size of memory such as 16GB or 500MB')
-    return int(float(found[1]) * UNITS[found[2].upper()])
+    return size

@@ -11,7 +11,7 @@ from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError, SuiteError
 from fflbench.execution.calibration import seconds_per_round
 from fflbench.execution.display import display
-from fflbench.execution.local import DIED, Finished, Job, execute, warm_up
+from fflbench.execution.local import DIED, TOO_LARGE, Finished, Job, execute, warm_up
 from fflbench.execution.memory import machine_memory, memory_of
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
@@ -125,7 +125,7 @@ def carry_out(
             Job(cell, planned.store.checkpoint(cell.id), needs, bool(cell.measure and cell.measure.alone))
             for cell, needs in zip(cells, memory_of(cells), strict=True)
         ]
-        limit = memory_limit or machine_memory()
+        limit = machine_memory() if memory_limit is None else memory_limit
         events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins, memory_limit=limit)
         rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
         with planned.store.writing(), display(len(cells), rounds, count) as shown, closing(events):
@@ -134,9 +134,12 @@ def carry_out(
                     job.checkpoint.unlink(missing_ok=True)
             for event in events:
                 if isinstance(event, Finished):
-                    planned.store.write(event.record)
+                    ran = not event.record.error.startswith(TOO_LARGE)
+                    # What never ran takes nothing away from what once did.
+                    if ran or not planned.store.file(event.cell.id).exists():
+                        planned.store.write(event.record)
                     # After an error in its code a cell begins anew; what died of something else may go on.
-                    if not event.record.error.startswith(DIED):
+                    if ran and not event.record.error.startswith(DIED):
                         planned.store.checkpoint(event.cell.id).unlink(missing_ok=True)
                     records[event.cell.id] = event.record
                     hear(event)
@@ -168,6 +171,8 @@ def estimate(planned: Plan, workers: int | None = None) -> float:
 def _standing(cell: Cell, store: Store, suite: str) -> Record | None:
     """A record counts if its cell succeeded with the results versions in force; its labels are today's."""
     record = store.read(cell.id)
+    if record and cell.measure and set(cell.measure.metrics) - set(record.metrics):
+        return None
     if record and record.status == "done" and record.manifest.get("results") == results_versions(cell):
         return record.model_copy(update={"labels": dict(cell.labels), "suite": suite})
     return None

@@ -73,6 +73,8 @@ class Linear(Learning):
     """Batched products."""
 
     def forward(self, h: Tensor) -> Tensor:
+        if h.ndim != 3:
+            raise ParameterError('engine = "stacked" takes Linear on flat inputs only; use engine = "loop"')
         self.inputs = h
         if self.bias is None:
             return torch.bmm(h, self.weight.transpose(1, 2))
@@ -130,9 +132,11 @@ class Stack:
     }
 
     def __init__(self, model: nn.Module) -> None:
-        modules = dict(model.named_children()) if type(model) is nn.Sequential else {"": model}
+        # Not `named_children`, which leaves out a module that comes a second time.
+        modules: dict[str, Any] = dict(model._modules) if type(model) is nn.Sequential else {"": model}
+        learning = [module for module in modules.values() if type(module) in (nn.Linear, nn.Conv2d)]
         for module in modules.values():
-            if not _can_stack(module):
+            if not _can_stack(module) or learning.count(module) > 1:
                 raise ParameterError(f'engine = "stacked" cannot train {type(module).__name__}; use engine = "loop"')
         self.layers = {name: self.KINDS[type(module)](module) for name, module in modules.items()}
         self.first = next(layer for layer in self.layers.values() if isinstance(layer, Learning))
@@ -160,7 +164,8 @@ class Stack:
 
 def _can_stack(module: nn.Module) -> bool:
     if type(module) is nn.Conv2d:
-        return module.groups == 1 and module.padding_mode == "zeros"
+        return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
     if type(module) is nn.Flatten:
         return (module.start_dim, module.end_dim) == (1, -1)
-    return type(module) in Stack.KINDS
+    # ReLU is the one that is written out, and never works in place.
+    return type(module) in Stack.KINDS and (type(module) is nn.ReLU or not getattr(module, "inplace", False))

@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fflbench.federation.layers import Stack
-from fflbench.federation.training import FlatModel, Holdings, loss_gradients, new_optimizer
-from fflbench.tasks import Task
+from fflbench.federation.training import FlatModel, Holdings, Optimizer, loss_gradients
 from fflbench.types import Indices, Matrix, Vector
 
 STACK = 1 << 17
@@ -45,16 +44,12 @@ class Stacked:
         task, device = self.holdings.task, self.holdings.y.device
         start = torch.from_numpy(weights).to(device)
         stack = start.repeat(len(batches), 1)
-        learned = nn.Parameter(stack)
-        learned.grad = torch.empty_like(stack)
-        optimizer = new_optimizer(task, learned)
+        optimizer = Optimizer(task, stack)
         steps = np.array([len(counts) for _, counts in batches])
         for first, last in pairwise([0, *np.unique(steps)]):
             active = int((steps >= last).sum())
-            if active < len(learned):
-                learned, optimizer = _shrunk(learned, optimizer, task, active)
+            optimizer.keep(active)
             self._steps(
-                learned,
                 optimizer,
                 torch.from_numpy(np.stack([own[first:last] for own, _ in batches[:active]], 1)).to(device),
                 torch.from_numpy(np.stack([own[first:last] for _, own in batches[:active]], 1)).to(device),
@@ -63,11 +58,10 @@ class Stacked:
         return changes
 
     @torch.no_grad()
-    def _steps(self, learned: nn.Parameter, optimizer: torch.optim.Optimizer, indices: Tensor, counts: Tensor) -> None:
+    def _steps(self, optimizer: Optimizer, indices: Tensor, counts: Tensor) -> None:
         """One step for every row of batches: indices are steps x participants x batch, and so many of them count."""
         holdings = self.holdings
-        assert learned.grad is not None
-        self.layers.hold(self._tensors(learned), self._tensors(learned.grad))
+        self.layers.hold(self._tensors(optimizer.weights), self._tensors(optimizer.gradient))
         # Every participant's own mean over its own batch; padding counts for nothing.
         shares = (torch.arange(indices.shape[-1], device=counts.device) < counts[..., None]) / counts[..., None]
         for some, of_each in zip(torch.split(indices, GATHERED), torch.split(shares, GATHERED), strict=True):
@@ -82,19 +76,6 @@ class Stacked:
         """Every participant's tensors, as views of a stack."""
         columns = self.model.columns
         return {name: stack[:, span].view(len(stack), *columns.shapes[name]) for name, span in columns.spans.items()}
-
-
-def _shrunk(
-    learned: nn.Parameter, optimizer: torch.optim.Optimizer, task: Task, count: int
-) -> tuple[nn.Parameter, torch.optim.Optimizer]:
-    """The first models of a stack with their optimiser's state; the others are left as they are from now on."""
-    assert learned.grad is not None
-    rest = nn.Parameter(learned.data[:count])
-    rest.grad = learned.grad[:count]
-    after = new_optimizer(task, rest)
-    for name, value in optimizer.state[learned].items():
-        after.state[rest][name] = value[:count] if value is not None and value.ndim else value
-    return rest, after
 
 
 def _batches(order: Indices, size: int) -> tuple[Indices, Indices]:

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from fflbench.federation.columns import Columns, tensors
 from fflbench.randomness import stream
@@ -72,9 +74,7 @@ class Loop:
     def __init__(self, model: FlatModel, holdings: Holdings) -> None:
         self.model, self.holdings = model, holdings
         self.parameters = list(model.model.parameters())
-        learned = model.flat[model.columns.parameters]
-        self.learned = nn.Parameter(learned)
-        self.gradient = self.learned.grad = torch.empty_like(learned)
+        self.learned = model.flat[model.columns.parameters]
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
         """Train each participant's model from the same start."""
@@ -92,7 +92,7 @@ class Loop:
 
     def _train_one(self, participant: int, round: int) -> None:
         task, holdings = self.holdings.task, self.holdings
-        optimizer = new_optimizer(task, self.learned)
+        optimizer = Optimizer(task, self.learned)
         for epoch in torch.from_numpy(holdings.order(participant, round)).to(holdings.y.device):
             x, y = holdings.x[epoch], holdings.y[epoch]
             if x.ndim == 4:
@@ -100,15 +100,61 @@ class Loop:
                 x = x.to(memory_format=torch.channels_last)
             for batch, labels in zip(torch.split(x, task.batch_size), torch.split(y, task.batch_size), strict=True):
                 gradients = torch.autograd.grad(losses(task, self.model.model(batch), labels).mean(), self.parameters)
-                torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.gradient)
+                torch.cat([gradient.reshape(-1) for gradient in gradients], out=optimizer.gradient)
                 optimizer.step()
 
 
-def new_optimizer(task: "Task", learned: nn.Parameter) -> torch.optim.Optimizer:
-    """What participants train with, fresh; one tensor at once."""
-    if task.optimizer == "adam":
-        return torch.optim.Adam([learned], task.learning_rate, fused=True)
-    return torch.optim.SGD([learned], task.learning_rate, momentum=task.momentum, fused=True)
+class Optimizer:
+    """Adam or SGD with momentum, fresh, on one tensor: torch's functions without its classes.
+
+    Making one of those imports torch's compiler, which takes two seconds in every worker, and each step through them
+    costs as much as a step of a small model.
+    """
+
+    def __init__(self, task: "Task", weights: Tensor) -> None:
+        self.task, self.weights = task, weights
+        self.gradient = torch.empty_like(weights)
+        self.first, self.second = torch.zeros_like(weights), torch.zeros_like(weights)
+        self.steps = torch.zeros((), device=weights.device)
+
+    def keep(self, count: int) -> None:
+        """From now on, leave all but the first rows as they are."""
+        for name in ("weights", "gradient", "first", "second"):
+            setattr(self, name, getattr(self, name)[:count])
+
+    def step(self) -> None:
+        """Move the weights by what stands in `gradient`."""
+        if self.task.optimizer == "adam":
+            adam(
+                [self.weights],
+                [self.gradient],
+                [self.first],
+                [self.second],
+                [],
+                [self.steps],
+                fused=True,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=self.task.learning_rate,
+                weight_decay=0.0,
+                eps=1e-8,
+                maximize=False,
+            )
+        else:
+            # A buffer of zeros makes the first step that of torch's class, which begins with the gradient itself.
+            sgd(
+                [self.weights],
+                [self.gradient],
+                [self.first],
+                fused=True,
+                weight_decay=0.0,
+                momentum=self.task.momentum,
+                lr=self.task.learning_rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
 
 
 def losses(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def manifest(cell: Cell, device: str, plugins: Sequence[str] = ()) -> dict[str, 
         "processor": processor(),
         "device": device,
         "plugins": list(plugins),
-        "threads": getattr(cell.measure, "threads", 1),
+        "threads": cell.measure.threads if cell.measure else 1,
     }
 
 

@@ -66,7 +66,7 @@ class Record(BaseModel):
         return json.dumps(self.model_dump(), indent=1, allow_nan=False) + "\n"
 
     def result(self) -> dict[str, Any]:
-        """What the configuration decides to the bit: everything but timings and manifest."""
+        """What the configuration decides to the bit, unless it measures time: everything but timings and manifest."""
         return self.model_dump(exclude={"seconds", "manifest"})
 
 

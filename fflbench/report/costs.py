@@ -13,6 +13,9 @@ from fflbench.cost.network import Network, brea
 from fflbench.measures import readable_bytes
 from fflbench.records.record import Record
 
+KNOWN = ("runtime", "communication")
+"""Measures that have tables of their own."""
+
 FROM = 1_000_000
 """Columns from which on the growth with their number is fitted: below, fixed costs hide it."""
 
@@ -31,6 +34,7 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
     """All tables of a suite that measures cost."""
     done = [record for record in records if record.status == "done"]
     found = [*_runtime(_of("runtime", done)), *_communication(_of("communication", done))]
+    found += _plain([record for record in done if record.configuration["measure"]["name"] not in KNOWN])
     failed = tuple(
         (record.labels["task"], record.labels["measure"], record.labels["defense"], record.reason)
         for record in records
@@ -61,17 +65,25 @@ def _told(record: Record) -> dict[str, Any]:
     return told
 
 
+def _plain(records: list[Record]) -> Iterable[Sheet]:
+    """The metrics as they are, of measures that have no table of their own."""
+    for name in dict.fromkeys(record.configuration["measure"]["name"] for record in records):
+        rows = tuple(
+            (*(record.labels[kind] for kind in ("task", "measure", "defense")), metric, str(value))
+            for record in _of(name, records)
+            for metric, value in record.metrics.items()
+        )
+        yield Sheet(name, ("task", "measure", "defense", "metric", "value"), rows)
+
+
 # Runtime
 
 
 def _runtime(records: list[Record]) -> Iterable[Sheet]:
-    for task in dict.fromkeys(record.labels["task"] for record in records):
-        rows = sorted(
-            (each for each in records if each.labels["task"] == task), key=lambda each: _told(each)["updates"]
-        )
-        columns = rows[0].facts["columns"]
+    for title, found in _grouped(records).items():
+        rows = sorted(found, key=lambda record: _told(record)["updates"])
         yield Sheet(
-            f"{task}: seconds a round takes, {columns:,} columns",
+            f"{title}: seconds a round takes, {rows[0].facts['columns']:,} columns",
             (
                 "updates",
                 "defense",
@@ -93,21 +105,46 @@ def _runtime(records: list[Record]) -> Iterable[Sheet]:
     growth = exponents(records)
     if growth:
         yield Sheet(
-            "How the server's time grows",
+            f"How the server's time grows: {largest(records)[0]}",
             ("defense", "exponent in n", "exponent in D", "complexity the paper states"),
             tuple(
                 (
-                    name,
-                    *(f"{value:.2f}" if value is not None else "" for value in found),
-                    paper.COMPLEXITY.get(name, ""),
+                    label,
+                    *(f"{value:.2f}" if value is not None else "" for value in fitted),
+                    paper.COMPLEXITY.get(label, ""),
                 )
-                for name, found in growth.items()
+                for label, fitted in growth.items()
             ),
             (
-                "Fitted on logarithms of decryption plus aggregation: in n at the largest model, in D from 1M columns "
-                "on at the largest n. scaling.svg shows the points.",
+                "Fitted on logarithms of decryption plus aggregation, on the largest model: in n at its full length, "
+                "in D from 1M columns on at the largest n, its last layer as it is. scaling.svg shows the points.",
             ),
         )
+
+
+def _grouped(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """What belongs into one table, by its title: one task, one seed, and one setting of all but the updates."""
+    settings = [{"seed": record.configuration["seed"]} | _told(record) for record in records]
+    varied = [
+        name
+        for name in dict.fromkeys(name for setting in settings for name in setting)
+        if name != "updates" and len({str(setting.get(name)) for setting in settings}) > 1
+    ]
+    found: dict[str, list[Record]] = {}
+    for record, setting in zip(records, settings, strict=True):
+        title = ", ".join([record.labels["task"], *(f"{name} = {setting.get(name)}" for name in varied)])
+        found.setdefault(title, []).append(record)
+    return found
+
+
+def largest(records: Iterable[Record]) -> tuple[str, list[Record]]:
+    """The table of the largest model, with its title: where growth shows."""
+    return max(_grouped(_of("runtime", records)).items(), key=lambda item: _length(item[1][0]), default=("", []))
+
+
+def _length(record: Record) -> int:
+    columns: int = record.facts["columns"]
+    return columns
 
 
 def _runtime_row(record: Record) -> tuple[str, ...]:
@@ -118,7 +155,7 @@ def _runtime_row(record: Record) -> tuple[str, ...]:
     for part in ("decryption", "aggregation", "mixing"):
         mean, spread = found[f"{part}_seconds"], found[f"{part}_spread"]
         cells += [
-            f"{_short(mean)} ± {_short(spread, 2)}" if mean else "0",
+            _with_spread(mean, spread if record.facts["timed_runs"] > 1 else None),
             f"{getattr(papers, part):g}" if papers else "",
         ]
     peak = found["peak_bytes"]
@@ -126,9 +163,9 @@ def _runtime_row(record: Record) -> tuple[str, ...]:
 
 
 def points(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], float]]:
-    """By defense, number of updates and columns: the server's mean seconds."""
+    """On the largest model, by defense, number of updates and columns: the server's mean seconds."""
     found: dict[str, dict[tuple[int, int], list[float]]] = {}
-    for record in _of("runtime", records):
+    for record in largest([record for record in records if record.status == "done"])[1]:
         n = _told(record)["updates"]
         for told in record.history:
             place = found.setdefault(record.labels["defense"], {}).setdefault((n, told["columns"]), [])
@@ -168,13 +205,19 @@ def _slope(seconds: dict[int, float]) -> float | None:
 
 def _runs(records: Sequence[Record]) -> str:
     counts = sorted({record.facts["timed_runs"] for record in records})
-    return f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else f"{counts[0]} runs"
+    return f"{counts[0]} to {counts[-1]} runs" if len(counts) > 1 else f"{counts[0]} run{'s' * (counts[0] > 1)}"
 
 
 def _machine(records: Sequence[Record]) -> str:
     threads = _told(records[0])["threads"]
     processors = dict.fromkeys(str(record.manifest.get("processor")) for record in records)
     return f"{threads} thread{'s' * (threads > 1)} of {' and '.join(processors)}"
+
+
+def _with_spread(mean: float, spread: float | None) -> str:
+    if not mean:
+        return "0"
+    return _short(mean) if spread is None else f"{_short(mean)} ± {_short(spread, 2)}"
 
 
 def _short(seconds: float, digits: int = 3) -> str:
@@ -186,8 +229,7 @@ def _short(seconds: float, digits: int = 3) -> str:
 
 
 def _communication(records: list[Record]) -> Iterable[Sheet]:
-    for task in dict.fromkeys(record.labels["task"] for record in records):
-        of_task = [record for record in records if record.labels["task"] == task]
+    for title, of_task in _grouped(records).items():
         told = _told(of_task[0])
         network = Network(told["download"], told["upload"], told["latency"])
         rows = [_communication_row(record) for record in of_task]
@@ -199,7 +241,7 @@ def _communication(records: list[Record]) -> Iterable[Sheet]:
             f"{record.labels['defense']} {record.facts['seconds']['rounded']['total']:.4f} s" for record in of_task
         ]
         yield Sheet(
-            f"{task}: seconds a round's messages take a participant",
+            f"{title}: seconds a round's messages take a participant",
             (
                 "method",
                 "paper's way: server",

@@ -67,7 +67,7 @@ def plot(values: Sequence[float]) -> str:
 
 def _about(record: Record) -> str:
     lines = []
-    for kind in record.labels:
+    for kind in (name for name in record.configuration if name != "seed"):
         chosen = record.configuration[kind]
         lines.append(f"{kind}: {chosen['name']}")
         lines += [f"  {name} = {quoted(value)}" for name, value in chosen["parameters"].items()]
@@ -82,5 +82,5 @@ def _block(title: str, values: dict[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return f"{value:.4f}" if abs(value) >= 0.1 or not value else f"{value:.4g}"
     return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else str(value)

@@ -21,6 +21,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     n = len(values)
     if n < 2:
         return Estimate(fmean(values), None, n)
-    from scipy.stats import t
+    # The quantile alone: scipy.stats takes a second to import.
+    from scipy.special import stdtrit
 
-    return Estimate(fmean(values), float(t.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n), n)
+    return Estimate(fmean(values), float(stdtrit(n - 1, 0.975)) * stdev(values) / math.sqrt(n), n)

@@ -137,7 +137,7 @@ def _choices(
     suite: Suite, kind: Kind, labels: list[str], tables: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
 ) -> list[Choice]:
     found = []
-    for label in _spelled_out(kind, labels):
+    for label in _spelled_out(labels, tables) if kind is Kind.DEFENSE else labels:
         where = f"{suite.source}: [{kind}.{label}]" if label in tables else f"{suite.source}: {kind.plural}"
         where = f"{suite.source}: [{kind}]" if kind is Kind.MEASURE else where
         table = dict(tables.get(label, {}))
@@ -154,9 +154,10 @@ def _choices(
     return found
 
 
-def _spelled_out(kind: Kind, labels: list[str]) -> list[str]:
-    """With every other registered name in the place of a star."""
-    others = [entry.name for entry in registry.entries(kind) if entry.name not in labels] if "*" in labels else []
+def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """With every other registered defense in the place of a star."""
+    taken = {tables.get(label, {}).get("use", label) for label in labels}
+    others = [entry.name for entry in registry.entries(Kind.DEFENSE) if entry.name not in taken]
     return [name for label in labels for name in (others if label == "*" else [label])]
 
 

@@ -93,7 +93,7 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
         if twice:
             raise SuiteError(f"{source}: {key} has {twice[0]!r} twice")
         for label in getattr(suite, key[:-1], ()):
-            if label not in listed:
+            if label not in listed and not (key == "defenses" and "*" in listed):
                 raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")
     return suite
 

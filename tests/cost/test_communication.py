@@ -13,7 +13,9 @@ PAPERS = Network(download=31.01, upload=8.66, latency=29)
 def measured(task, defense, told=(), **parameters):
     finding = registry.get(Kind.MEASURE, "communication").create(**dict(told))
     guarding = registry.get(Kind.DEFENSE, defense).create(**parameters)
-    return finding.play(registry.get(Kind.TASK, task).create(), guarding, 0, lambda _: None)
+    outcome = finding.play(registry.get(Kind.TASK, task).create(), guarding, 0, lambda _: None)
+    assert set(outcome.metrics) == set(finding.metrics)
+    return outcome
 
 
 @pytest.fixture(scope="module")

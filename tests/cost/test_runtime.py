@@ -8,16 +8,18 @@ from fflbench.cost import paper, runtime
 from fflbench.cost.play import begun
 from fflbench.errors import ParameterError
 from fflbench.federation import Columns, Defense
+from fflbench.federation.defense import NoAnswerError
 from fflbench.measures import columns_of
 from fflbench.registry import Kind
 
 
-def measured(defense, task="digits-mlp", told=(), **parameters):
+def measured(defense, task="digits-mlp", told=(), whole=True, **parameters):
     steps = []
     finding = registry.get(Kind.MEASURE, "runtime").create(**({"repeats": 2} | dict(told)))
     guarding = registry.get(Kind.DEFENSE, defense).create(**parameters)
     outcome = finding.play(registry.get(Kind.TASK, task).create(), guarding, 0, steps.append)
-    assert steps == list(range(1, finding.steps() + 1))
+    assert not whole or steps == list(range(1, finding.steps() + 1))
+    assert set(outcome.metrics) == set(finding.metrics)
     return outcome
 
 
@@ -89,10 +91,56 @@ def test_peak_memory_is_that_of_updates_and_what_the_rule_adds(own_registry):
         """Copies everything twice."""
         return updates.copy()[0] + updates.copy()[0]
 
-    for name, least, most in (("hoarder", 2.9, 3.3), ("krum", 1.0, 4.0)):
+    @registry.defense("modest", title="Modest")
+    def modest(updates):
+        """Copies nothing."""
+        return updates[0]
+
+    for name, wanted in (("hoarder", 3), ("modest", 1)):
         found = measured(name, "mnist-cnn", {"updates": 20}.items())
-        times = found.metrics["peak_bytes"] / found.facts["updates_bytes"]
-        assert least < times < most
+        assert found.metrics["peak_bytes"] / found.facts["updates_bytes"] == pytest.approx(wanted, abs=0.2)
+
+
+def test_long_runs_are_repeated_less_but_twice_at_least(own_registry):
+    @registry.defense("slow", title="Slow")
+    def slow(updates):
+        """Takes its time."""
+        time.sleep(0.05)
+        return updates[0]
+
+    assert measured("slow", told={"repeats": 4, "patience": 0.0}.items(), whole=False).facts["timed_runs"] == 2
+    assert measured("slow", told={"repeats": 3}.items()).facts["timed_runs"] == 3
+
+
+def test_an_odd_number_of_updates_is_refused_where_partners_exchange():
+    finding = registry.get(Kind.MEASURE, "runtime").create(updates=5)
+    task = registry.get(Kind.TASK, "digits-mlp").create()
+    with pytest.raises(ParameterError, match="updates = 5 leaves one participant without a partner"):
+        finding.check(task, registry.get(Kind.DEFENSE, "ffl").create(mode="full"))
+    finding.check(task, registry.get(Kind.DEFENSE, "median").create())
+
+
+def test_a_rule_without_an_answer_and_a_protocol_without_messages_are_told(own_registry):
+    @registry.defense("mute", title="Mute")
+    class Mute(Defense):
+        """Sends nothing that is counted, and knows no answer."""
+
+        def transmit(self, round, weights, selected, sent):
+            ledger, self.ledger = self.ledger, None
+            view = super().transmit(round, weights, selected, sent)
+            self.ledger = ledger
+            return view
+
+        def aggregate(self, view):
+            if self.ledger:
+                return view.updates[0]
+            raise NoAnswerError("too tired")
+
+    with pytest.raises(ParameterError, match="no answer to random updates: too tired"):
+        measured("mute")
+    task, mute = registry.get(Kind.TASK, "digits-mlp").create(), registry.get(Kind.DEFENSE, "mute").create()
+    with pytest.raises(ParameterError, match="none to the server was entered in the ledger"):
+        registry.get(Kind.MEASURE, "communication").create().play(task, mute, 0, lambda _: None)
 
 
 def test_large_models_are_also_timed_with_shorter_updates(monkeypatch):

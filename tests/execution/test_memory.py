@@ -3,6 +3,7 @@ import pytest
 from fflbench import registry
 from fflbench.errors import ParameterError
 from fflbench.execution import local, memory
+from fflbench.execution import run as running
 from fflbench.execution.local import Finished, Job, Progress
 from fflbench.registry import Kind
 from fflbench.suites.plan import plan
@@ -19,7 +20,7 @@ def test_sizes_are_read_as_people_write_them(text, size):
     assert memory.parse(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "16 bananas", "1e9", "GB"])
+@pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "0.5", "16 bananas", "1e9", "GB"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ParameterError, match="is no size of memory such as 16GB"):
         memory.parse(text)
@@ -72,7 +73,7 @@ def test_a_cell_that_can_never_fit_fails_at_once_and_the_others_run(tmp_path):
     small, large = jobs(tmp_path, count=1)[0], jobs(tmp_path, count=2, memory=9 * GB)[1]
     found, _ = executed([small, large], workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["failed", "done"]
-    assert found[0].error == "needs about 9.0 GB of memory, more than the limit of 8.0 GB (--memory-limit)"
+    assert found[0].error == ("needs more memory than there is: about 9.0 GB, and the limit is 8.0 GB (--memory-limit)")
     assert found[0].id == large.cell.id
 
 
@@ -87,5 +88,34 @@ def test_a_large_model_needs_what_its_updates_take():
     assert training > per_round * 4 * 14_736_714
 
 
-def test_the_machine_has_some_memory():
-    assert GB / 4 < memory.machine_memory() < 10**16
+def test_a_container_may_have_less_than_the_machine(monkeypatch):
+    whole = memory.machine_memory()
+    monkeypatch.setattr(memory.Path, "read_text", lambda *_: "max\n")
+    assert memory.machine_memory() >= whole
+    monkeypatch.setattr(memory.Path, "read_text", lambda *_: "1000000000\n")
+    assert memory.machine_memory() == GB
+
+
+def test_a_cell_that_is_refused_takes_nothing_away(tmp_path):
+    (tmp_path / "own.toml").write_text(SUITE)
+    (done,) = running.run(str(tmp_path / "own.toml"), tmp_path, workers=1)
+    assert done.status == "done"
+    checkpoint = tmp_path / "own" / f"{done.id}.checkpoint.npz"
+    file = tmp_path / "own" / f"{done.id}.json"
+    (refused,) = running.run(str(tmp_path / "own.toml"), tmp_path, workers=1, force=True, memory_limit=1000)
+    assert refused.status == "failed"
+    assert '"done"' in file.read_text()
+    file.unlink()
+    checkpoint.write_bytes(b"hours of work")
+    running.run(str(tmp_path / "own.toml"), tmp_path, workers=1, memory_limit=1000)
+    assert checkpoint.exists()
+    assert '"failed"' in file.read_text()
+
+
+SUITE = """
+tasks = ["digits-mlp"]
+attacks = ["none"]
+defenses = ["fedavg"]
+seeds = [0]
+overrides = { rounds = 1 }
+"""

@@ -146,7 +146,17 @@ def test_batches_follow_seed_participant_and_round_and_every_example_comes_once_
     assert order[0].tolist() != order[1].tolist()
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(64), nn.Dropout(), nn.Conv2d(4, 4, 3, groups=2), nn.Flatten(2)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm1d(64),
+        nn.Dropout(),
+        nn.Conv2d(4, 4, 3, groups=2),
+        nn.Conv2d(4, 4, 3, padding="same"),
+        nn.LeakyReLU(inplace=True),
+        nn.Flatten(2),
+    ],
+)
 def test_a_model_that_cannot_be_stacked_is_told_to_loop(layer):
     it = task("digits-mlp")
     _, _, holdings = prepared(it)
@@ -181,3 +191,24 @@ def test_a_layer_without_bias_or_a_lone_layer_is_stacked_too():
             for engine in (Loop, Stacked)
         ]
         np.testing.assert_allclose(*rows, rtol=1e-3, atol=1e-4)
+
+
+def test_a_layer_may_come_twice_unless_it_learns():
+    _, _, holdings = prepared(task("digits-mlp"))
+    relu, linear = nn.ReLU(inplace=True), nn.Linear(64, 64)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), relu, nn.Linear(9, 9), relu, nn.Linear(9, 10))
+    start = FlatModel(model, torch.device("cpu")).flat.numpy().copy()
+    rows = [
+        engine(FlatModel(model, torch.device("cpu")), holdings).train(start, np.array([1, 2]), 0)
+        for engine in (Loop, Stacked)
+    ]
+    np.testing.assert_allclose(*rows, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ParameterError, match='cannot train Linear; use engine = "loop"'):
+        Stacked(FlatModel(nn.Sequential(nn.Flatten(), linear, linear), torch.device("cpu")), holdings)
+
+
+def test_a_linear_layer_on_more_than_one_axis_is_told_to_loop():
+    _, _, holdings = prepared(task("digits-mlp"))
+    model = FlatModel(nn.Sequential(nn.Linear(8, 4), nn.Flatten(), nn.Linear(32, 10)), torch.device("cpu"))
+    with pytest.raises(ParameterError, match='on flat inputs only; use engine = "loop"'):
+        Stacked(model, holdings).train(model.flat.numpy().copy(), np.array([1]), 0)

@@ -16,7 +16,7 @@ def timed():
     return [play(cell, "own") for cell in cells({"use": "runtime", "updates": [4, 8], "repeats": 2})]
 
 
-def with_seconds(record, seconds, told=lambda n, d: {}):
+def with_seconds(record, seconds):
     """The record as if it had measured other sizes."""
     n = record.configuration["measure"]["parameters"]["updates"]
     history = [
@@ -52,8 +52,39 @@ def test_exponents_are_fitted_from_a_million_columns_on(timed):
         assert in_d == pytest.approx(0.9)
     assert costs.exponents(timed) == {}
     growth = costs.sheets(records)[-1]
-    assert growth.title == "How the server's time grows"
+    assert growth.title == "How the server's time grows: digits-mlp"
     assert growth.rows[1] == ("median", "1.50", "0.90", "n log n D")
+
+
+def test_growth_is_that_of_the_largest_model_alone(timed):
+    large = [with_seconds(record, lambda n, d: 1e-9 * n * d) for record in timed]
+    small = [
+        with_seconds(record, lambda n, d: 5.0).model_copy(
+            update={"labels": record.labels | {"task": "other"}, "facts": record.facts | {"columns": 7}}
+        )
+        for record in timed
+    ]
+    assert costs.exponents([*small, *large])["median"] == pytest.approx((1, 1))
+
+
+def test_other_settings_and_seeds_have_tables_of_their_own():
+    found = [play(cell, "own") for cell in cells({"use": "communication", "latency": [29.0, 100.0]}, ["fedavg"])]
+    (slow,) = (sheet for sheet in costs.sheets(found) if "latency = 100.0" in sheet.title)
+    assert slow.rows[0][3] == "0.2000"
+    assert "latency 100 ms" in slow.notes[0]
+    told = {"use": "runtime", "updates": 4, "repeats": 1}
+    seeds = [play(cell, "own") for cell in cells(told, ["fedavg"], seeds=[0, 1])]
+    first, second = costs.sheets(seeds)
+    assert (first.title.split(":")[0], second.title.split(":")[0]) == ("digits-mlp, seed = 0", "digits-mlp, seed = 1")
+    assert "±" not in first.rows[0][4]
+    assert "of 1 run after" in first.notes[0]
+
+
+def test_a_measure_without_a_table_of_its_own_is_shown_plainly(timed):
+    configuration = timed[0].configuration | {"measure": {"name": "own-measure", "parameters": {}}}
+    (sheet,) = costs.sheets([timed[0].model_copy(update={"configuration": configuration})])
+    assert sheet.title == "own-measure"
+    assert sheet.rows[0][3] == "seconds"
 
 
 def test_growth_is_drawn_with_its_numbers_in_the_legend(timed):

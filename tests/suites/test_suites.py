@@ -270,6 +270,8 @@ def test_no_value_of_the_wrong_kind_ends_in_a_traceback(key, value):
         plan(parse({**tomllib.loads(GOOD), key: value}, "own", "own.toml"))
 
 
+FULL = {"mode": "full"}
+
 MEASURED = {
     "tasks": ["digits-mlp"],
     "defenses": ["fedavg", "median"],
@@ -289,7 +291,7 @@ def test_a_measure_takes_the_place_of_attacks():
     ]
     assert found[0].configuration["measure"] == {
         "name": "runtime",
-        "parameters": {"updates": 4, "repeats": 5, "patience": 45.0, "threads": 1},
+        "parameters": {"updates": 4, "repeats": 5, "patience": 20.0, "threads": 1},
     }
     assert found[0].measure.alone
 
@@ -301,7 +303,12 @@ def test_a_star_stands_for_every_other_defense():
     assert sorted(names) == [entry.name for entry in registry.entries(Kind.DEFENSE)]
 
 
-FULL = {"mode": "full"}
+def test_a_star_leaves_out_what_stands_under_a_label_and_takes_tables():
+    tables = {"ffl": FULL, "ffl-mixing": FULL, "mid": {"use": "median"}}
+    found = measured(defenses=["mid", "*"], defense=tables, measure={"use": "runtime"})
+    names = [cell.configuration["defense"]["name"] for cell in found]
+    assert sorted(names) == [entry.name for entry in registry.entries(Kind.DEFENSE)]
+    assert found[0].labels["defense"] == "mid"
 
 
 @pytest.mark.parametrize(
@@ -309,6 +316,12 @@ FULL = {"mode": "full"}
     [
         ({"attacks": ["none"]}, r"a suite with a \[measure\] has no attacks"),
         ({"measure": {}}, r'needs attacks, as in attacks = \["none"\], or a \[measure\]'),
+        ({"measure": {"use": "*"}}, r'\[measure\]: measure "\*" is not registered'),
+        ({"tasks": ["*"]}, r'task "\*" is not registered'),
+        (
+            {"measure": {"use": "runtime", "updates": 3}, "defenses": ["ffl"], "defense": {"ffl": FULL}},
+            "an even number",
+        ),
         ({"measure": {"use": "runtme"}}, r'\[measure\]: measure "runtme" is not registered; did you mean "runtime"'),
         ({"measure": {"updates": 3}}, r"\[measure\]: needs use = the name of a measure"),
         (
