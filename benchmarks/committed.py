@@ -87,18 +87,23 @@ def read() -> dict[str, Any]:
 
 
 def draw(rows: Sequence[Ratio]) -> None:
-    """Bars on a logarithmic axis, with what was meant to be reached as ticks."""
+    """Bars from 1 on a logarithmic axis, with what was meant to be reached as ticks."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 0.34 * len(rows) + 1), layout="constrained")
     axis = figure.subplots()
     places = range(len(rows))
-    axis.barh(places, [each.ratio for each in rows], color="#0072B2", height=0.6)
+    axis.barh(places, [each.ratio - 1 for each in rows], left=1, color="#0072B2", height=0.6)
     for place, each in zip(places, rows, strict=True):
         if each.at_least:
             axis.plot([each.at_least] * 2, [place - 0.42, place + 0.42], color="#D55E00", linewidth=2)
-        axis.annotate(f"{each.ratio:.2g}x", (each.ratio, place), (4, 0), textcoords="offset points", va="center")
+        beside = max(each.ratio, each.at_least or 0, 1)
+        axis.annotate(f"{each.ratio:.2g}x", (beside, place), (4, 0), textcoords="offset points", va="center")
     axis.set_xscale("log")
+    ticks = [0.25, 0.5, 1, 2, 5, 10, 20, 50]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    axis.margins(y=0.01)
     axis.set_yticks(places, [f"{each.what}\nagainst {each.against}" for each in rows], fontsize="x-small")
     axis.invert_yaxis()
     axis.axvline(1, color="black", linewidth=0.8)
