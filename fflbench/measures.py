@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fflbench.errors import FflbenchError, ParameterError
+from fflbench.registry import Kind
 
 if TYPE_CHECKING:
     from fflbench.federation import Columns, Defense
@@ -35,10 +36,16 @@ class Measure:
 
     alone: ClassVar[bool] = False
     """Whether its cells must have the machine to themselves; their figures are then not promised to the bit."""
+    attacked: ClassVar[Kind | None] = None
+    """The kind of attacks it lets loose, if any."""
     metrics: ClassVar[tuple[str, ...]] = ()
     """What a finished cell's metrics hold at least."""
     threads: int = 1
     """How many threads it uses."""
+
+    def applies(self, defense: "Defense") -> bool:
+        """Whether it makes sense for a defense; cells where it does not are left out."""
+        return True
 
     def check(self, task: "Task", defense: "Defense") -> None:
         """Refuse what could only fail later, with a `ParameterError`."""
@@ -55,8 +62,10 @@ class Measure:
         """About how many seconds a cell takes."""
         raise NotImplementedError
 
-    def play(self, task: "Task", defense: "Defense", seed: int, tell: Callable[[int], None]) -> Outcome:
-        """Find it out; `tell` hears of every step."""
+    def play(
+        self, task: "Task", defense: "Defense", seed: int, tell: Callable[[int], None], attack: Any = None
+    ) -> Outcome:
+        """Find it out; `tell` hears of every step. `attack` is there where the measure names a kind of them."""
         raise NotImplementedError
 
 

@@ -37,7 +37,10 @@ def play(
     try:
         if measure := cell.measure:
             task, defense = cell.create(Kind.TASK), cell.create(Kind.DEFENSE)
-            outcome = measure.play(task, defense, cell.seed, lambda step: tell({"round": step, "accuracy": None}))
+            attack = cell.create(measure.attacked) if measure.attacked else None
+            outcome = measure.play(
+                task, defense, cell.seed, lambda step: tell({"round": step, "accuracy": None}), attack
+            )
             before = 0.0
         else:
             outcome, before = _play_rounds(cell, device, checkpoint, tell)

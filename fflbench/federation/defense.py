@@ -51,6 +51,9 @@ class Defense:
     exchanges: ClassVar[bool] = False
     """Whether participants exchange fragments, so that an attack's strategy matters."""
 
+    hides_senders: ClassVar[bool] = False
+    """Whether the server sees no single participant's submission."""
+
     setting: Setting
     memory: dict[str, npt.NDArray[Any]]
     ledger: Ledger | None = None

@@ -62,7 +62,7 @@ class Federation:
         held = task.divide(data.train.y, seed)
         self.attackers = _attackers(task, attack, seed)
         with one_thread():
-            self.model = FlatModel(_new_model(task, seed), torch.device(device))
+            self.model = FlatModel(new_model(task, seed), torch.device(device))
             self.weights: Vector = self.model.flat.cpu().numpy().copy()
             x, y = _poisoned(data, held, self.attackers, task, attack, seed)
             pool = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
@@ -245,7 +245,8 @@ def _attackers(task: Task, attack: Attack, seed: int) -> Indices:
     return np.sort(order[: attack.count(task.participants)])
 
 
-def _new_model(task: Task, seed: int) -> torch.nn.Module:
+def new_model(task: Task, seed: int) -> torch.nn.Module:
+    """The global model that everything starts from; decided by the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(stream(seed, "model").integers(2**63)))
         return task.model()

@@ -38,7 +38,8 @@ class Record(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        kinds = ("task", "measure" if "measure" in self.configuration else "attack", "defense")
+        kinds = ["task", "measure" if "measure" in self.configuration else "attack", "defense"]
+        kinds += ["privacy-attack"] * ("privacy-attack" in self.configuration)
         for kind in kinds:
             chosen = self.configuration.get(kind)
             found = chosen if isinstance(chosen, dict) else {}

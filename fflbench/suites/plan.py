@@ -104,11 +104,14 @@ def _measured(suite: Suite) -> list[Cell]:
     if not isinstance(name := suite.measure.get("use"), str):
         raise SuiteError(f"{suite.source}: [measure]: needs use = the name of a measure (fflbench list measures)")
     measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure}, {})
+    attacks = _hostile(suite, measures[0].create(Kind.MEASURE).attacked)
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
     cells: dict[str, Cell] = {}
-    for task, measure, defense in itertools.product(tasks, measures, defenses):
-        chosen = {Kind.TASK: task, Kind.MEASURE: measure, Kind.DEFENSE: defense}
-        playing, finding, guarding = (each.create(kind) for kind, each in chosen.items())
+    for task, attack, measure, defense in itertools.product(tasks, attacks, measures, defenses):
+        chosen = {Kind.TASK: task, **attack, Kind.MEASURE: measure, Kind.DEFENSE: defense}
+        playing, finding, guarding = task.create(Kind.TASK), measure.create(Kind.MEASURE), defense.create(Kind.DEFENSE)
+        if not finding.applies(guarding):
+            continue
         try:
             finding.check(playing, guarding)
         except FflbenchError as error:
@@ -116,6 +119,19 @@ def _measured(suite: Suite) -> list[Cell]:
         for seed in suite.seeds:
             _add(suite, cells, _cell(seed, chosen, defense.label))
     return list(cells.values())
+
+
+def _hostile(suite: Suite, kind: Kind | None) -> list[dict[Kind, Choice]]:
+    """The attacks that a measure lets loose; one without any has an empty one."""
+    if kind is None:
+        if suite.attacks:
+            raise SuiteError(f'{suite.source}: measure "{suite.measure["use"]}" has no attacks')
+        return [{}]
+    if not suite.attacks:
+        raise SuiteError(
+            f'{suite.source}: measure "{suite.measure["use"]}" needs attacks (fflbench list {kind.plural})'
+        )
+    return [{kind: choice} for choice in _choices(suite, kind, suite.attacks, suite.attack, {})]
 
 
 def _cell(seed: int, chosen: Mapping[Kind, Choice], row: str) -> Cell:
@@ -157,7 +173,12 @@ def _choices(
 def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """With every other registered defense in the place of a star."""
     taken = {tables.get(label, {}).get("use", label) for label in labels}
-    others = [entry.name for entry in registry.entries(Kind.DEFENSE) if entry.name not in taken]
+    # What hides everybody is an ideal, with no protocol whose cost could be measured.
+    others = [
+        entry.name
+        for entry in registry.entries(Kind.DEFENSE)
+        if entry.name not in taken and not getattr(entry.target, "hides_senders", False)
+    ]
     return [name for label in labels for name in (others if label == "*" else [label])]
 
 

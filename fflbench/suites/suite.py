@@ -83,8 +83,6 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
     except ParameterError as error:
         raise SuiteError(str(error)) from error
     suite = Suite(name=name, source=source, **checked)
-    if suite.measure and suite.attacks:
-        raise SuiteError(f"{source}: a suite with a [measure] has no attacks")
     if not suite.measure and not suite.attacks:
         raise SuiteError(f'{source} needs attacks, as in attacks = ["none"], or a [measure]')
     for key in ("tasks", "attacks", "defenses", "seeds"):

@@ -314,7 +314,8 @@ def test_a_star_leaves_out_what_stands_under_a_label_and_takes_tables():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"attacks": ["none"]}, r"a suite with a \[measure\] has no attacks"),
+        ({"attacks": ["none"]}, 'measure "runtime" has no attacks'),
+        ({"measure": {"use": "reconstruction"}}, 'measure "reconstruction" needs attacks'),
         ({"measure": {}}, r'needs attacks, as in attacks = \["none"\], or a \[measure\]'),
         ({"measure": {"use": "*"}}, r'\[measure\]: measure "\*" is not registered'),
         ({"tasks": ["*"]}, r'task "\*" is not registered'),

@@ -1,0 +1,50 @@
+"""Inputs in closed form. Phong et al., Privacy-preserving deep learning via additively homomorphic encryption, IEEE
+TIFS 2018; Geiping et al., How easy is it to break privacy in federated learning?, NeurIPS 2020, proposition 3.1.
+"""
+
+from typing import TYPE_CHECKING
+
+from fflbench.errors import ParameterError
+from fflbench.privacy import Guess, Observed, PrivacyAttack
+from fflbench.registry import privacy_attack
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@privacy_attack("analytic", title="Analytic", knows=["server view"])
+class Analytic(PrivacyAttack):
+    r"""Divide a biased linear layer's gradient by that of its bias: for one example that is the layer's input.
+
+    $$ x = \frac{\partial \ell / \partial W_i}{\partial \ell / \partial b_i}, \qquad
+       i = \arg\max |\partial \ell / \partial b| $$
+
+    The model must begin with that layer, or what comes out is no input. For several examples it finds mixtures of them:
+    as many as there are examples, from the rows with the largest biases.
+    """
+
+    def reconstruct(self, observed: Observed) -> Guess:
+        import torch
+
+        from fflbench.privacy.inversion import labels
+
+        by_weight, by_bias = _first_linear(observed)
+        rows = by_bias.abs().topk(min(observed.count, by_bias.shape[1]), dim=1).indices
+        rows = rows[:, torch.arange(observed.count) % rows.shape[1]]
+        weights = by_weight.gather(1, rows[..., None].expand(-1, -1, by_weight.shape[2]))
+        biases = by_bias.gather(1, rows)[..., None]
+        x = torch.where(biases == 0, 0.0, weights / torch.where(biases == 0, 1.0, biases))
+        return Guess(x.view(observed.victims, observed.count, *observed.shape), labels(observed))
+
+
+def _first_linear(observed: Observed) -> "tuple[Tensor, Tensor]":
+    """The gradients of the layer that sees the input."""
+    from torch import nn
+
+    learning = (
+        module for module in observed.model.modules() if next(module.parameters(recurse=False), None) is not None
+    )
+    first = next(learning, None)
+    if not isinstance(first, nn.Linear) or first.bias is None:
+        raise ParameterError("analytic needs a model that begins with a biased linear layer")
+    return observed.gradients[0], observed.gradients[1]

@@ -1,0 +1,34 @@
+"""Deep leakage from gradients. Zhu, Liu and Han, NeurIPS 2019."""
+
+from typing import Annotated
+
+from annotated_types import Ge
+
+from fflbench.privacy import Guess, Observed, PrivacyAttack
+from fflbench.registry import privacy_attack
+
+
+@privacy_attack("dlg", title="DLG", knows=["server view"])
+class DLG(PrivacyAttack):
+    r"""Look for inputs and labels whose gradients are the observed ones, by L-BFGS from random ones.
+
+    $$ \min_{x, y} \sum_l \lVert \nabla_{W_l} \ell(F(x, W), \mathrm{softmax}(y)) - \nabla W_l \rVert^2 $$
+    """
+
+    steps: Annotated[int, Ge(1), "steps of L-BFGS"] = 200
+    restarts: Annotated[int, Ge(1), "random starts, of which the best counts"] = 1
+
+    def reconstruct(self, observed: Observed) -> Guess:
+        from fflbench.privacy.inversion import invert
+
+        return invert(observed, self.steps, self.restarts)
+
+
+@privacy_attack("idlg", title="iDLG", knows=["server view"], citation="Zhao, Mopuri and Bilen, iDLG, arXiv 2020.")
+class IDLG(DLG):
+    """Read the label off the last layer's gradient first, then look for the input alone."""
+
+    def reconstruct(self, observed: Observed) -> Guess:
+        from fflbench.privacy.inversion import invert, labels
+
+        return invert(observed, self.steps, self.restarts, labels(observed))

@@ -1,0 +1,57 @@
+"""What every attack on privacy by a server has: gradients it attacks, and what it makes of them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    # Attacks are listed without loading torch, so they import it where they use it.
+    import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Gradients of many victims, to be attacked together: a mean gradient over `count` examples each.
+
+    All started from the same model. Nothing here comes from the victims but their gradients.
+    """
+
+    model: "nn.Module"
+    """The global model, with its weights; not to be changed."""
+    gradients: "tuple[Tensor, ...]"
+    """In the order of the model's parameters; the first axis counts victims."""
+    count: int
+    """Examples behind each gradient."""
+    shape: tuple[int, ...]
+    """Of one example."""
+    classes: int
+    loss: Literal["cross-entropy", "binary-cross-entropy"]
+    generator: "torch.Generator"
+    """Randomness for starting points."""
+
+    @property
+    def victims(self) -> int:
+        """How many gradients there are."""
+        return len(self.gradients[0])
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What an attack believes the examples to be."""
+
+    x: "Tensor"
+    """Victims x examples x the shape of one."""
+    y: "Tensor"
+    """Victims x examples: their classes."""
+
+
+@dataclass(kw_only=True)
+class PrivacyAttack:
+    """A curious server; its fields are its parameters."""
+
+    knows: ClassVar[tuple[str, ...]] = ()
+    """What it declares it must know; set by the decorator that registers it."""
+
+    def reconstruct(self, observed: Observed) -> Guess:
+        """Rebuild every victim's examples."""
+        raise NotImplementedError

@@ -1,0 +1,52 @@
+"""Inversion by direction: signed Adam on one less the cosine of two gradients (Geiping et al., NeurIPS 2020)."""
+
+import torch
+from torch import Tensor
+
+from fflbench.privacy.attack import Guess, Observed
+from fflbench.privacy.inversion import Objective, labels, logits_of, matching
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+"""Adam's usual ones."""
+
+
+def invert(observed: Observed, steps: int, rate: float, smoothness: float, restarts: int) -> Guess:
+    """The best of several searches for each victim, its labels read off the last layer."""
+    y = labels(observed)
+    logits = logits_of(y, observed.classes)
+    objective = matching(observed, away, lambda x: smoothness * total_variation(x))
+    found = []
+    for _ in range(restarts):
+        start = torch.randn(observed.victims, observed.count, *observed.shape, generator=observed.generator)
+        found.append(_search(objective, start, logits, steps, rate))
+    best = torch.stack([values for _, values in found]).argmin(0)
+    return Guess(torch.stack([x for x, _ in found])[best, torch.arange(observed.victims)], y)
+
+
+def _search(objective: Objective, x: Tensor, logits: Tensor, steps: int, rate: float) -> tuple[Tensor, Tensor]:
+    mean, square = torch.zeros_like(x), torch.zeros_like(x)
+    falls = [steps * part // 8 for part in (3, 5, 7)]
+    for step in range(1, steps + 1):
+        (by_x, _), _ = objective(x, logits)
+        # Its sign alone, as the authors' code does.
+        by_x = by_x.sign()
+        mean.lerp_(by_x, 1 - BETA1)
+        square.mul_(BETA2).addcmul_(by_x, by_x, value=1 - BETA2)
+        size = rate * 0.1 ** sum(step > fall for fall in falls) / (1 - BETA1**step)
+        x = (x - size * mean / (square / (1 - BETA2**step)).sqrt_().add_(EPSILON)).clamp_(0, 1)
+    return x, objective(x, logits)[1]
+
+
+def away(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
+    """One less the cosine of the angle between two gradients, all layers together."""
+    product = torch.stack([(a * b).sum() for a, b in zip(found, wanted, strict=True)]).sum()
+    lengths = [torch.stack([part.square().sum() for part in parts]).sum().sqrt() for parts in (found, wanted)]
+    return 1 - product / (lengths[0] * lengths[1] + 1e-20)
+
+
+def total_variation(x: Tensor) -> Tensor:
+    """The mean absolute difference of neighbours, across and down; nothing where examples are no images."""
+    if x.ndim < 4:
+        return x.new_zeros(())
+    across, down = (x[..., :, 1:] - x[..., :, :-1]).abs(), (x[..., 1:, :] - x[..., :-1, :]).abs()
+    return across.mean() + down.mean()

@@ -1,0 +1,103 @@
+"""What gradient inversions share: gradients of made-up examples for many victims at once, and labels from gradients."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, grad_and_value, vmap
+from torch.nn import functional as F
+
+from fflbench.privacy.attack import Guess, Observed
+from fflbench.privacy.lbfgs import minimise
+
+Distance = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor]
+"""How far one victim's made-up gradients are from what was observed."""
+
+
+Objective = Callable[[Tensor, Tensor], tuple[tuple[Tensor, Tensor], Tensor]]
+"""For all victims at once, by inputs and logits of classes: gradients by both, and values."""
+
+
+def gradients_of(observed: Observed) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
+    """The mean gradient of a batch of one victim, by its inputs and its probabilities of classes."""
+    names = [name for name, _ in observed.model.named_parameters()]
+    weights = {name: value.detach() for name, value in observed.model.named_parameters()}
+    buffers = dict(observed.model.named_buffers())
+
+    def loss(weights: dict[str, Tensor], x: Tensor, probabilities: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(observed.model, {**weights, **buffers}, (x,))
+        if observed.loss == "binary-cross-entropy":
+            return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), probabilities[:, 1])
+        return -(probabilities * outputs.log_softmax(-1)).sum(-1).mean()
+
+    def found(x: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
+        by_name = grad(loss)(weights, x, probabilities)
+        return tuple(by_name[name] for name in names)
+
+    return found
+
+
+def matching(
+    observed: Observed, distance: Distance, penalty: Callable[[Tensor], Tensor] = lambda x: x.new_zeros(())
+) -> Objective:
+    """How far made-up examples are from explaining what was observed."""
+    made = gradients_of(observed)
+
+    def objective(x: Tensor, logits: Tensor, wanted: tuple[Tensor, ...]) -> Tensor:
+        return distance(made(x, logits.softmax(-1)), wanted) + penalty(x)
+
+    batched = vmap(grad_and_value(objective, argnums=(0, 1)))
+    return lambda x, logits: batched(x, logits, observed.gradients)
+
+
+def squared(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
+    """The squared Euclidean distance."""
+    return torch.stack([(a - b).square().sum() for a, b in zip(found, wanted, strict=True)]).sum()
+
+
+def labels(observed: Observed) -> Tensor:
+    """The classes of each victim's examples, from the last layer's gradient alone, as many as there are examples.
+
+    With cross-entropy the gradient by the last bias is the mean of probabilities less the truth: the one negative entry
+    of a single example is its class (Zhao et al., 2020). For several it is a guess: what is most negative is there most
+    likely, once for each time that its share of the batch is taken away.
+    """
+    biases = observed.gradients[-1]
+    if observed.loss == "binary-cross-entropy":
+        return (biases < 0).long().expand(-1, observed.count)
+    left, found = biases.clone(), []
+    for _ in range(observed.count):
+        chosen = left.argmin(1)
+        found.append(chosen)
+        left[torch.arange(len(left)), chosen] += 1 / observed.count
+    return torch.stack(found, 1)
+
+
+def logits_of(y: Tensor, classes: int) -> Tensor:
+    """Logits that are certain of these classes, to all single precision can say."""
+    return F.one_hot(y, classes).float() * 100
+
+
+def invert(observed: Observed, steps: int, restarts: int, y: Tensor | None = None) -> Guess:
+    """The best of several searches for each victim; over labels too, where none are given."""
+    best: list[tuple[Tensor, Tensor, Tensor]] = []
+    n, count, classes = observed.victims, observed.count, observed.classes
+    size = count * int(torch.tensor(observed.shape).prod())
+    objective = matching(observed, squared)
+    fixed = None if y is None else logits_of(y, classes)
+
+    def of_flat(z: Tensor) -> tuple[Tensor, Tensor]:
+        x = z[:, :size].view(n, count, *observed.shape)
+        logits = z[:, size:].view(n, count, classes) if fixed is None else fixed
+        (by_x, by_logits), values = objective(x, logits)
+        parts = [by_x.flatten(1)] + ([by_logits.flatten(1)] if fixed is None else [])
+        return values, torch.cat(parts, 1)
+
+    for _ in range(restarts):
+        start = torch.randn(n, size + (count * classes if fixed is None else 0), generator=observed.generator)
+        z, values = minimise(of_flat, start, steps)
+        found = z[:, size:].view(n, count, classes).argmax(-1) if y is None else y
+        best.append((values.nan_to_num(torch.inf), z[:, :size].view(n, count, *observed.shape), found))
+    chosen = torch.stack([values for values, _, _ in best]).argmin(0)
+    rows = torch.arange(n)
+    return Guess(torch.stack([x for _, x, _ in best])[chosen, rows], torch.stack([y for _, _, y in best])[chosen, rows])

@@ -1,0 +1,70 @@
+"""People with a few examples each, who train one step or several from the same global model.
+
+They train by plain gradient descent on all their examples at once, without momentum: then a change of the model is the
+sum of its gradients times the learning rate, and dividing by that rate and the number of steps gives back their mean.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.func import functional_call, grad, vmap
+
+from fflbench.federation import Columns
+from fflbench.federation.training import FlatModel, losses
+from fflbench.randomness import stream
+from fflbench.tasks import Task
+from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Group:
+    """Everybody of one round: who holds what, and what training changed."""
+
+    x: Inputs
+    """People x examples x the shape of one."""
+    y: Labels
+    updates: Matrix
+
+
+def draw(task: Task, groups: int, people: int, batch: int, seed: int) -> list[Indices]:
+    """Which training examples each group holds, nobody's twice: groups of people x batch indices."""
+    order = stream(seed, "victims").permutation(len(task.data().train.y))
+    needed = groups * people * batch
+    if needed > len(order):
+        raise ValueError(f"{groups} groups of {people} with {batch} examples each need {needed} of {len(order)}")
+    return list(order[:needed].reshape(groups, people, batch))
+
+
+def trained(task: Task, model: FlatModel, held: Indices, steps: int, rate: float) -> Group:
+    """What a group's training changes."""
+    data = task.data().train
+    x, y = data.x[held], data.y[held]
+    return Group(x, y, changes(task, model, torch.from_numpy(x), torch.from_numpy(y), steps, rate))
+
+
+def changes(task: Task, model: FlatModel, x: torch.Tensor, y: torch.Tensor, steps: int, rate: float) -> Matrix:
+    """A row for each of several people: local weights less global ones."""
+    module, columns = model.model, model.columns
+    start = {name: value.detach().clone() for name, value in module.named_parameters()}
+    buffers = dict(module.named_buffers())
+
+    def loss(weights: dict[str, torch.Tensor], own: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return losses(task, functional_call(module, {**weights, **buffers}, (own,)), labels).mean()
+
+    each = vmap(grad(loss))
+    weights = {name: value.expand(len(x), *value.shape).clone() for name, value in start.items()}
+    for _ in range(steps):
+        found = each(weights, x, y)
+        weights = {name: value - rate * found[name] for name, value in weights.items()}
+    rows = np.zeros((len(x), columns.count), np.float32)
+    for name, value in weights.items():
+        rows[:, columns.spans[name]] = (value - start[name]).flatten(1).numpy()
+    return rows
+
+
+def gradients(columns: Columns, rows: list[Vector], steps: int, rate: float) -> tuple[torch.Tensor, ...]:
+    """Changes of the model as mean gradients, a tensor for each of its parameters."""
+    stacked = torch.from_numpy(np.stack(rows) / np.float32(-rate * steps))
+    names = [name for name, span in columns.spans.items() if span.stop <= columns.parameters.stop]
+    return tuple(stacked[:, columns.spans[name]].view(len(rows), *columns.shapes[name]) for name in names)

@@ -1,0 +1,111 @@
+"""Each attack where the right answer is known, and where it must do no better than chance."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fflbench import registry
+from fflbench.errors import ParameterError
+from fflbench.federation.training import FlatModel
+from fflbench.privacy import Observed
+from fflbench.privacy.inversion import labels
+from fflbench.privacy.scoring import psnr, score
+from fflbench.privacy.victims import draw, gradients, trained
+from fflbench.registry import Kind
+
+
+def observed(task, victims=4, batch=1, steps=1, rate=0.1, seed=0, model=None):
+    """Victims of a task, each alone: what a server sees of them without a defense, and what they hold."""
+    it = registry.get(Kind.TASK, task).create()
+    torch.manual_seed(seed)
+    flat = FlatModel(model or it.model(), torch.device("cpu"))
+    (held,) = draw(it, 1, victims, batch, seed)
+    group = trained(it, flat, held, steps, rate)
+    seen = Observed(
+        model=flat.model,
+        gradients=gradients(flat.columns, list(group.updates), steps, rate),
+        count=batch,
+        shape=group.x.shape[2:],
+        classes=len(it.classes),
+        loss=it.loss,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    return seen, group
+
+
+def attack(name, **parameters):
+    return registry.get(Kind.PRIVACY_ATTACK, name).create(**parameters)
+
+
+def decibels(group, guess):
+    return [
+        np.mean(score(x, y, found, guessed).psnr)
+        for x, y, found, guessed in zip(group.x, group.y, guess.x.numpy(), guess.y.numpy(), strict=True)
+    ]
+
+
+def test_a_change_of_the_model_becomes_the_gradient_again():
+    seen, group = observed("digits-cnn", victims=2)
+    model = seen.model
+    for place in range(2):
+        x, y = torch.from_numpy(group.x[place]), torch.from_numpy(group.y[place])
+        wanted = torch.autograd.grad(nn.functional.cross_entropy(model(x), y), list(model.parameters()))
+        for found, exact in zip(seen.gradients, wanted, strict=True):
+            torch.testing.assert_close(found[place], exact, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["dlg", "idlg"])
+def test_single_digits_come_back_from_their_gradients(name):
+    seen, group = observed("digits-cnn", victims=5)
+    guess = attack(name, steps=120).reconstruct(seen)
+    assert np.median(decibels(group, guess)) > 40
+    assert (guess.y.numpy() == group.y).mean() >= 4 / 5
+
+
+def test_nothing_comes_back_from_somebody_elses_gradient():
+    seen, group = observed("digits-cnn", victims=6)
+    guess = attack("idlg", steps=60).reconstruct(seen)
+    others = np.roll(group.x, 1, axis=0)
+    errors = [np.mean((a - b) ** 2) for a, b in zip(others, guess.x.numpy(), strict=True)]
+    assert psnr(float(np.median(errors))) < 15
+
+
+def test_inverting_gradients_finds_digits_roughly():
+    seen, group = observed("digits-cnn", victims=3)
+    found = decibels(group, attack("inverting-gradients", steps=400).reconstruct(seen))
+    assert np.median(found) > 20
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_labels_are_read_off_the_last_layer(batch):
+    seen, group = observed("digits-cnn", victims=20, batch=batch)
+    found = np.sort(labels(seen).numpy(), axis=1)
+    shared = [len(set(a) & set(b)) / len(set(b)) for a, b in zip(found, group.y, strict=True)]
+    # For several it is a guess; by chance it would be a quarter.
+    assert np.mean(shared) == 1 if batch == 1 else np.mean(shared) > 0.5
+
+
+def test_a_biased_linear_layer_gives_its_input_in_closed_form():
+    seen, group = observed("digits-mlp", victims=8, rate=1.0)
+    guess = attack("analytic").reconstruct(seen)
+    np.testing.assert_allclose(guess.x.numpy(), group.x, atol=1e-3)
+
+
+def test_a_model_that_begins_otherwise_is_refused():
+    seen, _ = observed("digits-cnn", victims=1)
+    with pytest.raises(ParameterError, match="begins with a biased linear layer"):
+        attack("analytic").reconstruct(seen)
+
+
+def test_scores_pair_reconstructions_with_originals():
+    rng = np.random.default_rng(0)
+    x = rng.random((3, 1, 4, 4)).astype(np.float32)
+    y = np.array([0, 1, 2])
+    found = score(x, y, x[[2, 0, 1]], y[[2, 0, 1]])
+    assert found.order == [1, 2, 0]
+    assert found.psnr == [150.0] * 3
+    assert found.label_accuracy == 1
+    noisy = score(x, y, x + np.float32(0.1), y)
+    assert noisy.psnr == pytest.approx([20.0] * 3, abs=0.01)
+    assert score(x, y, np.full_like(x, np.nan), y).psnr[0] < -100
