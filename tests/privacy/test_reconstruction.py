@@ -30,14 +30,14 @@ def seen(name, **parameters):
 def test_without_a_defense_a_pseudonym_gives_its_update_away():
     round, updates = seen("fedavg")
     for look in TARGETS["own"].look(round):
-        np.testing.assert_array_equal(look.update, updates[list(look.people)[0]])
+        np.testing.assert_array_equal(look.update, updates[look.people[0]])
 
 
 @pytest.mark.parametrize("mode", ["fast", "full"])
 def test_mixing_hides_updates_but_keeps_the_sum_of_two_partners(mode):
     round, updates = seen("ffl", mode=mode)
     for look in TARGETS["own"].look(round):
-        same = look.update == updates[list(look.people)[0]]
+        same = look.update == updates[look.people[0]]
         assert 0.3 < same.mean() < 0.7
     pairs = TARGETS["pair-sum"].look(round)
     assert sorted(who for look in pairs for who in look.people) == list(range(PEOPLE))
