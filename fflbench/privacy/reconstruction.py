@@ -1,8 +1,8 @@
 """How much of people's data a curious server rebuilds from what a defense lets it see."""
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -25,15 +25,24 @@ if TYPE_CHECKING:
     from fflbench.privacy.victims import Group
 
 
+class Watched(NamedTuple):
+    """Something to attack: in which group, and whether its two people did exchange with each other."""
+
+    group: int
+    look: Look
+    right_pair: bool | None
+
+
 @measure("reconstruction", title="Reconstruction")
 class Reconstruction(Measure):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
     attacked = Kind.PRIVACY_ATTACK
-    metrics = ("mse", "psnr", "best_psnr", "label_accuracy", "floor_mse", "floor_psnr", "seconds")
+    metrics = ("mse", "psnr", "best_psnr", "label_accuracy", "floor_mse", "floor_psnr", "pair_accuracy", "seconds")
 
     target: Annotated[
-        Literal["own", "pair-sum", "aggregate"], "how the server turns what it sees into updates to attack"
+        Literal["own", "pair-sum", "found-pair-sum", "aggregate"],
+        "how the server turns what it sees into updates to attack",
     ] = "own"
     groups: Annotated[int, Ge(1), "rounds, each with people and examples of its own"] = 10
     people: Annotated[int, Ge(2), "who take part in a round"] = 2
@@ -66,8 +75,8 @@ class Reconstruction(Measure):
             looks, groups = self._watch(task, defense, model, seed)
             observed = Observed(
                 model=model.model,
-                gradients=gradients(model.columns, [look.update for _, look in looks], self.local_steps, self.rate),
-                count=len(looks[0][1].people) * self.batch,
+                gradients=gradients(model.columns, [each.look.update for each in looks], self.local_steps, self.rate),
+                count=len(looks[0].look.people) * self.batch,
                 shape=groups[0].x.shape[2:],
                 classes=len(task.classes),
                 loss=task.loss,
@@ -81,7 +90,7 @@ class Reconstruction(Measure):
 
     def _watch(
         self, task: Task, defense: Defense, model: "FlatModel", seed: int
-    ) -> "tuple[list[tuple[int, Look]], list[Group]]":
+    ) -> "tuple[list[Watched], list[Group]]":
         """Let every group train and send; what there is to attack, with the number of its group."""
         from fflbench.privacy.victims import draw, trained
 
@@ -94,29 +103,30 @@ class Reconstruction(Measure):
             sent = group.updates[selected]
             view = defense.transmit(number, weights, selected, Sent(sent, sent))
             partners = getattr(defense, "partner", {})
-            looks += [(number, look) for look in TARGETS[self.target].look(Seen(view, selected.tolist(), partners))]
+            found = TARGETS[self.target].look(Seen(view, selected.tolist(), partners))
+            looks += [Watched(number, look, _right_pair(look, partners)) for look in found]
             groups.append(group)
         return looks, groups
 
     def _scored(
-        self, task: Task, looks: list[tuple[int, Look]], groups: "list[Group]", guess: Guess, seconds: float, seed: int
+        self, task: Task, looks: list[Watched], groups: "list[Group]", guess: Guess, seconds: float, seed: int
     ) -> Outcome:
         rng, data = stream(seed, "floor"), task.data().train
         history = []
-        for (number, look), x, y in zip(looks, guess.x.numpy(), guess.y.numpy(), strict=True):
-            true, labels = _examples(groups[number], look)
+        for watched, x, y in zip(looks, guess.x.numpy(), guess.y.numpy(), strict=True):
+            true, labels = _examples(groups[watched.group], watched.look)
             found = score(true, labels, x, y)
             chance = rng.integers(len(data.y), size=len(true))
             floor = score(true, labels, data.x[chance], data.y[chance])
-            history.append(
-                {"group": number, "people": list(look.people), **_told(found), "floor_mse": _mean(floor.mse)}
-            )
+            where = {"group": watched.group, "people": list(watched.look.people)}
+            history.append({**where, **_told(found), "floor_mse": _mean(floor.mse)})
         middle = {name: _median(history, name) for name in ("mse", "psnr", "best_psnr", "floor_mse")}
         return Outcome(
             metrics={
                 **middle,
                 "label_accuracy": _mean([told["label_accuracy"] for told in history]),
                 "floor_psnr": psnr(middle["floor_mse"]),
+                "pair_accuracy": None if looks[0].right_pair is None else _mean([each.right_pair for each in looks]),
                 "seconds": seconds / len(history),
             },
             history=history,
@@ -128,6 +138,10 @@ class Reconstruction(Measure):
                 "knows": list(TARGETS[self.target].knows),
             },
         )
+
+
+def _right_pair(look: Look, partners: Mapping[int, int]) -> bool | None:
+    return partners.get(look.people[0]) == look.people[1] if len(look.people) == 2 and partners else None
 
 
 def _examples(group: "Group", look: Look) -> tuple[Inputs, Labels]:
@@ -144,7 +158,7 @@ def _told(found: Score) -> dict[str, Any]:
     }
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[Any]) -> float:
     return float(np.mean(values))
 
 

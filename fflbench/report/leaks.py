@@ -14,6 +14,7 @@ COLUMNS = (
     "squared error",
     "label accuracy %",
     "floor, dB",
+    "pairs right %",
     "reconstructions",
     "adaptive",
 )
@@ -54,6 +55,7 @@ def _figures(records: Sequence[Record]) -> tuple[str, ...]:
         f"{over_seeds('mse').mean:.2g}",
         f"{100 * over_seeds('label_accuracy').mean:.0f}",
         _text(over_seeds("floor_psnr"), 1),
+        f"{100 * over_seeds('pair_accuracy').mean:.0f}" if list(_values(records, "pair_accuracy")) else "",
         str(sum(record.facts["reconstructions"] for record in records)),
         "yes" if records[0].facts["adaptive"] else "no",
     )

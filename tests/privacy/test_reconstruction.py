@@ -1,5 +1,7 @@
 """What the server can rebuild behind each defense, by each way of looking."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from fflbench.errors import ParameterError
 from fflbench.execution.cell import play
 from fflbench.federation import Columns, Sent
 from fflbench.federation.defense import Setting
-from fflbench.privacy.targets import TARGETS, Seen
+from fflbench.privacy.targets import TARGETS, Seen, find_pairs
 from fflbench.registry import Kind
 from fflbench.report import contents, leaks
 from fflbench.suites.plan import plan
@@ -43,6 +45,38 @@ def test_mixing_hides_updates_but_keeps_the_sum_of_two_partners(mode):
     assert sorted(who for look in pairs for who in look.people) == list(range(PEOPLE))
     for look in pairs:
         np.testing.assert_allclose(look.update, updates[list(look.people)].mean(0), rtol=1e-6, atol=1e-7)
+
+
+def linear_updates(people, batch, rows=10, columns=40, seed=0):
+    """Gradients of a linear layer: as many outer products as there are examples."""
+    rng = np.random.default_rng(seed)
+    made = [rng.normal(size=(rows, batch)) @ rng.normal(size=(batch, columns)) for _ in range(people)]
+    return np.stack([matrix.ravel() for matrix in made]).astype(np.float32)
+
+
+@pytest.mark.parametrize(("people", "batch"), [(2, 1), (4, 1), (10, 1), (10, 2), (6, 4)])
+def test_pairs_are_found_from_the_rank_of_their_sums(people, batch):
+    updates = linear_updates(people, batch)
+    columns = replace(Columns.plain(400), spans={"weight": slice(0, 400)}, shapes={"weight": (10, 40)})
+    defense = registry.get(Kind.DEFENSE, "ffl").create()
+    defense.begin(Setting(people, people, np.full(people, batch), columns, 3))
+    view = defense.transmit(0, np.zeros(400, np.float32), defense.select(0), Sent(updates, updates))
+    assert find_pairs(view) == sorted({(min(pair), max(pair)) for pair in defense.partner.items()})
+
+
+def test_no_pairs_are_found_where_ranks_tell_nothing():
+    people, batch = 10, 12
+    updates = linear_updates(people, batch)
+    columns = replace(Columns.plain(400), spans={"weight": slice(0, 400)}, shapes={"weight": (10, 40)})
+    right = 0
+    for seed in range(5):
+        defense = registry.get(Kind.DEFENSE, "ffl").create()
+        defense.begin(Setting(people, people, np.full(people, batch), columns, seed))
+        sent = updates.copy()
+        view = defense.transmit(0, np.zeros(400, np.float32), defense.select(0), Sent(sent, sent))
+        right += sum(defense.partner[one] == other for one, other in find_pairs(view))
+    # One in nine is chance.
+    assert right <= 8
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ideal-secagg", "ffl"])
@@ -133,4 +167,4 @@ def test_the_shipped_suite_meets_every_defense_in_every_way_that_applies():
     looks = {(cell.configuration["measure"]["parameters"]["target"], cell.labels["defense"]) for cell in found}
     assert ("pair-sum", "ffl") in looks
     assert ("own", "ideal-secagg") not in looks
-    assert len(found) == 3 * 3 * 9
+    assert len(found) == 3 * 3 * 11
