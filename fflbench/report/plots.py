@@ -76,7 +76,7 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
     """The server's seconds by number of updates and by their length, on logarithmic axes."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     growth = costs.exponents(records)
     for place, (name, of) in enumerate(costs.points(records).items()):
@@ -100,7 +100,7 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3, which="major")
-        axis.legend(frameon=False, fontsize="small")
+        axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return {f"scaling.{kind}": _saved(figure, kind) for kind in ("svg", "png")}
 
 

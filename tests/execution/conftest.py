@@ -79,6 +79,8 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # Tests that run in the background inherit that Ctrl-C is ignored; a user's terminal does not ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def __call__(self, *arguments, code=0):
