@@ -39,22 +39,37 @@ def test_every_rule_can_be_timed(name):
     assert found.facts["columns"] == 2410
 
 
-def test_a_slow_server_shows_and_waiting_before_the_round_does_not(own_registry):
+def test_a_slow_server_shows_and_waiting_before_the_round_does_not(own_registry, monkeypatch):
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(runtime.time, "perf_counter", lambda: now[0])
+
     @registry.defense("idle", title="Idle")
     class Idle(Defense):
-        """Sleeps while it aggregates."""
+        """Sleeps while it begins, transmits and aggregates."""
 
         def begin(self, setting):
             super().begin(setting)
-            time.sleep(0.2)
+            sleep(100)
+
+        def transmit(self, *given):
+            with self.working("decryption"):
+                sleep(7)
+            with self.working("mixing"):
+                sleep(20)
+            sleep(1000)
+            return super().transmit(*given)
 
         def aggregate(self, view):
-            time.sleep(0.05)
+            sleep(5)
             return view.updates[0]
 
     found = measured("idle").metrics
-    assert 0.05 <= found["aggregation_seconds"] < 0.15
-    assert found["aggregation_spread"] < 0.05
+    assert (found["aggregation_seconds"], found["decryption_seconds"], found["mixing_seconds"]) == (5, 7, 2)
+    assert (found["seconds"], found["aggregation_spread"]) == (12, 0)
 
 
 def test_a_defense_that_only_simulates_its_protocol_is_refused():

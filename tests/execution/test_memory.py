@@ -52,7 +52,9 @@ def jobs(tmp_path, memory=0, alone=False, **content):
 
 
 def test_cells_run_side_by_side_where_they_fit(tmp_path):
-    found, most = executed(jobs(tmp_path, memory=4 * GB), workers=2, memory_limit=8 * GB)
+    # Long enough that the second has begun before the first has ended.
+    long = {"overrides": {"rounds": 400}}
+    found, most = executed(jobs(tmp_path, memory=4 * GB, **long), workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 2
 
