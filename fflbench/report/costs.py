@@ -176,19 +176,19 @@ def points(records: Iterable[Record]) -> dict[str, dict[tuple[int, int], float]]
 def exponents(records: Iterable[Record]) -> dict[str, tuple[float | None, float | None]]:
     """By defense: how the server's time grows with the updates and with their length, where there are points enough."""
     found = {}
-    for name, of in points(records).items():
-        in_n, in_d = lines(of)
+    measured = points(records)
+    for name in measured:
+        in_n, in_d = lines(measured, name)
         if in_n or in_d:
             found[name] = (_slope(in_n), _slope(in_d))
     return found
 
 
-def lines(of: dict[tuple[int, int], float]) -> tuple[dict[int, float], dict[int, float]]:
-    """Seconds by n at the most columns, and by columns from 1M on at the largest n."""
-    large = {key: seconds for key, seconds in of.items() if key[1] >= FROM}
-    if not large:
-        return {}, {}
-    most, widest = max(n for n, _ in large), max(d for _, d in large)
+def lines(measured: dict[str, dict[tuple[int, int], float]], name: str) -> tuple[dict[int, float], dict[int, float]]:
+    """A defense's seconds by n at the most columns, and by columns from 1M on at the largest n that any defense has."""
+    sizes = [key for of in measured.values() for key in of if key[1] >= FROM]
+    most, widest = max((n for n, _ in sizes), default=0), max((d for _, d in sizes), default=0)
+    large = {key: seconds for key, seconds in measured[name].items() if key[1] >= FROM}
     in_n = {n: seconds for (n, d), seconds in sorted(large.items()) if d == widest}
     in_d = {d: seconds for (n, d), seconds in sorted(large.items()) if n == most}
     return in_n, in_d

@@ -79,7 +79,8 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     growth = costs.exponents(records)
-    for place, (name, of) in enumerate(costs.points(records).items()):
+    measured = costs.points(records)
+    for place, name in enumerate(measured):
         if name not in growth:
             continue
         style = {
@@ -88,10 +89,10 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
             "linestyle": ("-", "--", "-.", ":")[place % 4],
             "markersize": 5,
         }
-        for axis, line, exponent, letter in zip(axes, costs.lines(of), growth[name], "nD", strict=True):
+        for axis, line, exponent, letter in zip(axes, costs.lines(measured, name), growth[name], "nD", strict=True):
             label = name if exponent is None else f"{name}: {letter}^{exponent:.2f}"
             axis.loglog(list(line), list(line.values()), label=label, **style)
-    ns = sorted({n for of in costs.points(records).values() for n, _ in of})
+    ns = sorted({n for of in measured.values() for n, _ in of})
     axes[0].set_xticks(ns, [f"{n}" for n in ns], minor=False)
     axes[0].minorticks_off()
     axes[0].set_xlabel("updates n, at the most columns")
