@@ -12,6 +12,8 @@ from fflbench.errors import FflbenchError, ParameterError
 from fflbench.registry import Kind
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from fflbench.federation import Columns, Defense
     from fflbench.tasks import Task
 
@@ -29,6 +31,8 @@ class Outcome:
     history: list[dict[str, Any]]
     facts: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
+    arrays: "dict[str, npt.NDArray[Any]]" = field(default_factory=dict)
+    """What is too big for a record, to be kept beside it."""
 
 
 class Measure:
@@ -47,6 +51,10 @@ class Measure:
         """Whether it makes sense for a defense; cells where it does not are left out."""
         return True
 
+    def takes(self, attack: Any) -> bool:
+        """Whether it can let this attack loose."""
+        return True
+
     def check(self, task: "Task", defense: "Defense") -> None:
         """Refuse what could only fail later, with a `ParameterError`."""
 
@@ -63,7 +71,13 @@ class Measure:
         raise NotImplementedError
 
     def play(
-        self, task: "Task", defense: "Defense", seed: int, tell: Callable[[int], None], attack: Any = None
+        self,
+        task: "Task",
+        defense: "Defense",
+        seed: int,
+        tell: Callable[[int], None],
+        attack: Any = None,
+        device: str = "cpu",
     ) -> Outcome:
         """Find it out; `tell` hears of every step. `attack` is there where the measure names a kind of them."""
         raise NotImplementedError

@@ -30,7 +30,7 @@ class Analytic(PrivacyAttack):
 
         by_weight, by_bias = _first_linear(observed)
         rows = by_bias.abs().topk(min(observed.count, by_bias.shape[1]), dim=1).indices
-        rows = rows[:, torch.arange(observed.count) % rows.shape[1]]
+        rows = rows[:, torch.arange(observed.count, device=rows.device) % rows.shape[1]]
         weights = by_weight.gather(1, rows[..., None].expand(-1, -1, by_weight.shape[2]))
         biases = by_bias.gather(1, rows)[..., None]
         x = torch.where(biases == 0, 0.0, weights / torch.where(biases == 0, 1.0, biases))

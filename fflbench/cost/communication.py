@@ -55,7 +55,15 @@ class Communication(Measure):
     def estimate(self, task: Task, defense: Defense) -> float:
         return 3.0
 
-    def play(self, task: Task, defense: Defense, seed: int, tell: Callable[[int], None], attack: Any = None) -> Outcome:
+    def play(
+        self,
+        task: Task,
+        defense: Defense,
+        seed: int,
+        tell: Callable[[int], None],
+        attack: Any = None,
+        device: str = "cpu",
+    ) -> Outcome:
         columns = columns_of(task)
         begun(defense, self.updates, columns, seed)
         updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)

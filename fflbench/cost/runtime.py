@@ -57,7 +57,15 @@ class Runtime(Measure):
         # Two shorter lengths add about a third.
         return 1 + values * 8e-9 + 1.3 * once * (1 + min(self.repeats, 2 + self.patience / once))
 
-    def play(self, task: Task, defense: Defense, seed: int, tell: Callable[[int], None], attack: Any = None) -> Outcome:
+    def play(
+        self,
+        task: Task,
+        defense: Defense,
+        seed: int,
+        tell: Callable[[int], None],
+        attack: Any = None,
+        device: str = "cpu",
+    ) -> Outcome:
         columns = columns_of(task)
         load = os.getloadavg()[0]
         with kernels.threads(self.threads):

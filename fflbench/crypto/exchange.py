@@ -59,6 +59,11 @@ class Party:
             raise ExchangeError("an exchange that is not complete")
         return self._submission
 
+    @property
+    def mask(self) -> Mask:
+        """1 where the partners swap, known to both once they agreed."""
+        return self._mask
+
     def _draw(self, size: int, purpose: str) -> bytes:
         return self.entropy.bytes(size, purpose, self.round, self.name)
 
@@ -74,11 +79,16 @@ class Party:
         self._mask = pads.mask(shared, self.round, initiator, acceptor, len(self._words))
         self._mac_key = derive(shared, "mac", self.round, initiator, acceptor, self._hash.digest())
 
+    def _add_pad(self, data: Words, seed: bytes, purpose: str, out: Words) -> Words:
+        """Data under the pad of a seed."""
+        pads.add_pad(data, pads.pad_key(seed, purpose, self.round), out)
+        return out
+
     def _masked(self) -> tuple[Words, Words]:
         """`whole` and `kept`, and on the way what this party keeps of its own update."""
-        rho = pads.pad(pads.pad_key(self._seed_rho, "rho", self.round), np.empty_like(self._words))
-        whole = np.empty_like(self._words)
-        pads.add_pad(self._words, pads.pad_key(self._seed_r, "r", self.round), whole)
+        rho = np.zeros_like(self._words)
+        self._add_pad(rho, self._seed_rho, "rho", rho)
+        whole = self._add_pad(self._words, self._seed_r, "r", np.empty_like(self._words))
         whole ^= rho
         # A product with bits is several times faster than a choice by them.
         self._own = np.multiply(self._words, self._mask ^ 1)

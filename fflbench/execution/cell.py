@@ -1,10 +1,8 @@
 """One cell, from its configuration to its record; it knows nothing of other cells or of who runs it."""
 
-import io
 import json
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 
 from fflbench.errors import FflbenchError
 from fflbench.measures import Outcome
+from fflbench.records.arrays import pack, unpack
 from fflbench.records.manifest import manifest, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
@@ -39,7 +38,7 @@ def play(
             task, defense = cell.create(Kind.TASK), cell.create(Kind.DEFENSE)
             attack = cell.create(measure.attacked) if measure.attacked else None
             outcome = measure.play(
-                task, defense, cell.seed, lambda step: tell({"round": step, "accuracy": None}), attack
+                task, defense, cell.seed, lambda step: tell({"round": step, "accuracy": None}), attack, device
             )
             before = 0.0
         else:
@@ -54,7 +53,7 @@ def play(
             facts=outcome.facts,
             history=outcome.history,
             seconds={**outcome.seconds, "total": before + time.perf_counter() - start},
-        )
+        ).carrying(pack(outcome.arrays))
         # What JSON cannot hold is this cell's fault, and nobody else's.
         record.json_text()
         return record
@@ -119,10 +118,7 @@ class _Checkpoint:
             return
         state = federation.state()
         text = json.dumps({"versions": self.versions, **state.facts}).encode()
-        stream = io.BytesIO()
-        arrays: dict[str, Any] = {FACTS: np.frombuffer(text, np.uint8), **state.arrays}
-        np.savez(stream, **arrays)
-        write_whole(self.file, stream.getvalue())
+        write_whole(self.file, pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False))
         self.last = time.monotonic()
 
     def restore(self, federation: Any) -> None:
@@ -130,10 +126,9 @@ class _Checkpoint:
         from fflbench.federation.rounds import State
 
         try:
-            with self.file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                found = dict(arrays)
+            found = unpack(self.file.read_bytes())
             facts = json.loads(found.pop(FACTS).tobytes())
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError):
             return
         if facts.pop("versions", None) == self.versions:
             federation.restore(State(found, facts))

@@ -56,7 +56,8 @@ def run(
     contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
     if not planned.one_record:
         with planned.store.writing():
-            for name, content in contents.files(planned.title or planned.suite, records).items():
+            made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
+            for name, content in made.items():
                 write_whole(planned.store.folder / name, content)
     seconds = time.monotonic() - start
     _say(f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {planned.store.folder}")

@@ -26,13 +26,24 @@ class Observed:
     """Of one example."""
     classes: int
     loss: Literal["cross-entropy", "binary-cross-entropy"]
+    low: "Tensor"
+    """The least value of each channel, or feature: public, as is how a set is normalised."""
+    high: "Tensor"
     generator: "torch.Generator"
-    """Randomness for starting points."""
+    """Randomness for starting points; always the processor's, so that devices start alike."""
+    matched: tuple[bool, ...] = ()
+    """Which parameters' gradients are one victim's; of the others, if any, only a mean over several is known."""
 
     @property
     def victims(self) -> int:
         """How many gradients there are."""
         return len(self.gradients[0])
+
+    def start(self, *shape: int) -> "Tensor":
+        """Random numbers to begin with, a row a victim."""
+        import torch
+
+        return torch.randn(self.victims, *shape, generator=self.generator).to(self.gradients[0].device)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Guess:
 
 @dataclass(kw_only=True)
 class PrivacyAttack:
-    """A curious server; its fields are its parameters."""
+    """A curious server that looks at gradients; its fields are its parameters."""
 
     knows: ClassVar[tuple[str, ...]] = ()
     """What it declares it must know; set by the decorator that registers it."""

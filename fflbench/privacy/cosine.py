@@ -17,13 +17,16 @@ def invert(observed: Observed, steps: int, rate: float, smoothness: float, resta
     objective = matching(observed, away, lambda x: smoothness * total_variation(x))
     found = []
     for _ in range(restarts):
-        start = torch.randn(observed.victims, observed.count, *observed.shape, generator=observed.generator)
-        found.append(_search(objective, start, logits, steps, rate))
+        start = observed.start(observed.count, *observed.shape)
+        found.append(_search(objective, start, logits, steps, rate, observed))
     best = torch.stack([values for _, values in found]).argmin(0)
-    return Guess(torch.stack([x for x, _ in found])[best, torch.arange(observed.victims)], y)
+    rows = torch.arange(observed.victims, device=best.device)
+    return Guess(torch.stack([x for x, _ in found])[best, rows], y)
 
 
-def _search(objective: Objective, x: Tensor, logits: Tensor, steps: int, rate: float) -> tuple[Tensor, Tensor]:
+def _search(
+    objective: Objective, x: Tensor, logits: Tensor, steps: int, rate: float, observed: Observed
+) -> tuple[Tensor, Tensor]:
     mean, square = torch.zeros_like(x), torch.zeros_like(x)
     falls = [steps * part // 8 for part in (3, 5, 7)]
     for step in range(1, steps + 1):
@@ -33,7 +36,8 @@ def _search(objective: Objective, x: Tensor, logits: Tensor, steps: int, rate: f
         mean.lerp_(by_x, 1 - BETA1)
         square.mul_(BETA2).addcmul_(by_x, by_x, value=1 - BETA2)
         size = rate * 0.1 ** sum(step > fall for fall in falls) / (1 - BETA1**step)
-        x = (x - size * mean / (square / (1 - BETA2**step)).sqrt_().add_(EPSILON)).clamp_(0, 1)
+        x = x - size * mean / (square / (1 - BETA2**step)).sqrt_().add_(EPSILON)
+        x = torch.minimum(torch.maximum(x, observed.low), observed.high)
     return x, objective(x, logits)[1]
 
 

@@ -1,5 +1,6 @@
 """What gradient inversions share: gradients of made-up examples for many victims at once, and labels from gradients."""
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -14,8 +15,12 @@ Distance = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor]
 """How far one victim's made-up gradients are from what was observed."""
 
 
-Objective = Callable[[Tensor, Tensor], tuple[tuple[Tensor, Tensor], Tensor]]
-"""For all victims at once, by inputs and logits of classes: gradients by both, and values."""
+Objective = Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]
+"""For many victims at once, by inputs and logits of classes, and by which victims if not all: gradients by both, and
+values.
+"""
+ENOUGH = 1e-12
+"""The share of a gradient's square that may stay unexplained: no more can be told from single precision."""
 
 
 def gradients_of(observed: Observed) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
@@ -42,17 +47,27 @@ def matching(
 ) -> Objective:
     """How far made-up examples are from explaining what was observed."""
     made = gradients_of(observed)
+    matched = observed.matched or (True,) * len(observed.gradients)
+    seen = tuple(itertools.compress(observed.gradients, matched))
 
     def objective(x: Tensor, logits: Tensor, wanted: tuple[Tensor, ...]) -> Tensor:
-        return distance(made(x, logits.softmax(-1)), wanted) + penalty(x)
+        found = made(x, logits.softmax(-1))
+        return distance(tuple(itertools.compress(found, matched)), wanted) + penalty(x)
 
     batched = vmap(grad_and_value(objective, argnums=(0, 1)))
-    return lambda x, logits: batched(x, logits, observed.gradients)
+
+    def of_victims(x: Tensor, logits: Tensor, rows: Tensor | None = None) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        wanted = seen if rows is None or len(rows) == observed.victims else tuple(part[rows] for part in seen)
+        found: tuple[tuple[Tensor, Tensor], Tensor] = batched(x, logits, wanted)
+        return found
+
+    return of_victims
 
 
 def squared(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
-    """The squared Euclidean distance."""
-    return torch.stack([(a - b).square().sum() for a, b in zip(found, wanted, strict=True)]).sum()
+    """The squared Euclidean distance, as a share of what is wanted: victims with small gradients count as much."""
+    apart = torch.stack([(a - b).square().sum() for a, b in zip(found, wanted, strict=True)]).sum()
+    return apart / torch.stack([b.square().sum() for b in wanted]).sum().clamp(min=1e-30)
 
 
 def labels(observed: Observed) -> Tensor:
@@ -69,7 +84,7 @@ def labels(observed: Observed) -> Tensor:
     for _ in range(observed.count):
         chosen = left.argmin(1)
         found.append(chosen)
-        left[torch.arange(len(left)), chosen] += 1 / observed.count
+        left[torch.arange(len(left), device=left.device), chosen] += 1 / observed.count
     return torch.stack(found, 1)
 
 
@@ -86,18 +101,18 @@ def invert(observed: Observed, steps: int, restarts: int, y: Tensor | None = Non
     objective = matching(observed, squared)
     fixed = None if y is None else logits_of(y, classes)
 
-    def of_flat(z: Tensor) -> tuple[Tensor, Tensor]:
-        x = z[:, :size].view(n, count, *observed.shape)
-        logits = z[:, size:].view(n, count, classes) if fixed is None else fixed
-        (by_x, by_logits), values = objective(x, logits)
+    def of_flat(z: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        x = z[:, :size].view(len(z), count, *observed.shape)
+        logits = z[:, size:].view(len(z), count, classes) if fixed is None else fixed[rows]
+        (by_x, by_logits), values = objective(x, logits, rows)
         parts = [by_x.flatten(1)] + ([by_logits.flatten(1)] if fixed is None else [])
         return values, torch.cat(parts, 1)
 
     for _ in range(restarts):
-        start = torch.randn(n, size + (count * classes if fixed is None else 0), generator=observed.generator)
-        z, values = minimise(of_flat, start, steps)
+        start = observed.start(size + (count * classes if fixed is None else 0))
+        z, values = minimise(of_flat, start, steps, enough=ENOUGH)
         found = z[:, size:].view(n, count, classes).argmax(-1) if y is None else y
         best.append((values.nan_to_num(torch.inf), z[:, :size].view(n, count, *observed.shape), found))
     chosen = torch.stack([values for values, _, _ in best]).argmin(0)
-    rows = torch.arange(n)
+    rows = torch.arange(n, device=chosen.device)
     return Guess(torch.stack([x for _, x, _ in best])[chosen, rows], torch.stack([y for _, _, y in best])[chosen, rows])

@@ -8,42 +8,77 @@ from torch import Tensor
 ARMIJO = 1e-4
 HALVINGS = 12
 
-Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From points, a row each, to values and gradients."""
+Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From points, a row each, and the numbers of their problems, to values and gradients."""
 
 
-def minimise(objective: Objective, start: Tensor, steps: int, history: int = 30) -> tuple[Tensor, Tensor]:
-    """The points reached from each start, and their values; every row walks by itself, by backtracking."""
+def minimise(
+    objective: Objective, start: Tensor, steps: int, history: int = 30, enough: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The points reached from each start, and their values.
+
+    Every row walks by itself, by backtracking, and rests once its value is `enough` or no step helps: then the others
+    go on without it.
+    """
+    points, rows = start.clone(), torch.arange(len(start), device=start.device)
     z = start
-    value, gradient = objective(z)
+    value, gradient = objective(z, rows)
+    values = value.clone()
     moves: list[Tensor] = []
     changes: list[Tensor] = []
+    fresh = torch.ones_like(rows, dtype=torch.bool)
     for _ in range(steps):
         direction = -_inverse_times(gradient, moves, changes)
         slope = _dot(direction, gradient)
-        # Where curvature misled, or at the very start, straight down and not too far.
-        lost = slope >= 0
-        direction = torch.where(lost[:, None], -gradient, direction)
-        slope = torch.where(lost, -_dot(gradient, gradient), slope)
-        length = torch.ones_like(value) if moves else (1 / gradient.abs().sum(1).clamp(min=1e-12)).clamp(max=1)
-        open_ = torch.ones_like(lost)
-        after, value_after, gradient_after = z, value, gradient
-        for _ in range(HALVINGS):
-            tried = torch.where(open_[:, None], z + length[:, None] * direction, after)
-            found, found_gradient = objective(tried)
-            good = open_ & (found <= value + ARMIJO * length * slope)
-            after = torch.where(good[:, None], tried, after)
-            value_after = torch.where(good, found, value_after)
-            gradient_after = torch.where(good[:, None], found_gradient, gradient_after)
-            open_ = open_ & ~good
-            if not open_.any():
-                break
-            length = torch.where(open_, length / 2, length)
-        moves, changes = [*moves, after - z][-history:], [*changes, gradient_after - gradient][-history:]
-        if not (after != z).any():
-            break
+        # Where curvature misled, or there is none yet, straight down and not too far.
+        fresh = fresh | (slope >= 0) | ~slope.isfinite()
+        direction = torch.where(fresh[:, None], -gradient, direction)
+        slope = torch.where(fresh, -_dot(gradient, gradient), slope)
+        careful = (1 / gradient.abs().sum(1).clamp(min=1e-12)).clamp(max=1)
+        after, value_after, gradient_after = _backtrack(
+            objective, rows, z, value, gradient, direction, slope, torch.where(fresh, careful, 1.0)
+        )
+        move, change = after - z, gradient_after - gradient
+        # What was learnt before a step straight down led nowhere: it counts no more.
+        moves = [torch.where(fresh[:, None], 0.0, old) for old in moves] if fresh.any() else moves
+        moves, changes = [*moves, move][-history:], [*changes, change][-history:]
+        moved = (move != 0).any(1)
+        points[rows], values[rows] = after, value_after
+        going = (moved | ~fresh) & (value_after > enough)
+        fresh = ~moved
         z, value, gradient = after, value_after, gradient_after
-    return z, value
+        if not going.all():
+            rows, z, value, gradient, fresh = (part[going] for part in (rows, z, value, gradient, fresh))
+            moves, changes = [old[going] for old in moves], [old[going] for old in changes]
+        if not len(rows):
+            break
+    return points, values
+
+
+def _backtrack(
+    objective: Objective,
+    rows: Tensor,
+    z: Tensor,
+    value: Tensor,
+    gradient: Tensor,
+    direction: Tensor,
+    slope: Tensor,
+    length: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Points that are lower by enough (Armijo), their values and gradients; where there is none, those before."""
+    after, value_after, gradient_after = z.clone(), value.clone(), gradient.clone()
+    looking = torch.arange(len(z), device=z.device)
+    for _ in range(HALVINGS):
+        tried = z[looking] + length[looking, None] * direction[looking]
+        found, found_gradient = objective(tried, rows[looking])
+        good = found <= (value + ARMIJO * length * slope)[looking]
+        places = looking[good]
+        after[places], value_after[places], gradient_after[places] = tried[good], found[good], found_gradient[good]
+        looking = looking[~good]
+        if not len(looking):
+            break
+        length[looking] /= 2
+    return after, value_after, gradient_after
 
 
 def _inverse_times(gradient: Tensor, moves: list[Tensor], changes: list[Tensor]) -> Tensor:

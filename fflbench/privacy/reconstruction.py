@@ -5,19 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from fflbench.errors import ParameterError
-from fflbench.federation import Defense, Sent
+from fflbench.federation import Columns, Defense, Sent
 from fflbench.federation.defense import Setting
-from fflbench.measures import Measure, Outcome
-from fflbench.privacy.attack import Guess, Observed
-from fflbench.privacy.scoring import Score, psnr, score
-from fflbench.privacy.targets import TARGETS, Look, Seen
+from fflbench.measures import Measure, Outcome, columns_of
+from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
+from fflbench.privacy.scoring import Score, pixels, psnr, score
+from fflbench.privacy.targets import TARGETS, Look, Seen, layer_columns, separable
 from fflbench.randomness import stream
 from fflbench.registry import Kind, measure
 from fflbench.tasks import Task
-from fflbench.types import Inputs, Labels
+from fflbench.types import Inputs
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
@@ -26,22 +27,28 @@ if TYPE_CHECKING:
 
 
 class Watched(NamedTuple):
-    """Something to attack: in which group, and whether its two people did exchange with each other."""
+    """Something to attack: in which group, and how right the server is about it."""
 
     group: int
     look: Look
     right_pair: bool | None
+    """Whether its two people did exchange with each other."""
+    right_mask: float | None
+    """Of the entries of a separated layer where the two differ, the share whose owner was told right."""
 
 
-@measure("reconstruction", title="Reconstruction")
+@measure("reconstruction", title="Reconstruction", version=2)
 class Reconstruction(Measure):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
     attacked = Kind.PRIVACY_ATTACK
-    metrics = ("mse", "psnr", "best_psnr", "label_accuracy", "floor_mse", "floor_psnr", "pair_accuracy", "seconds")
+    metrics = (
+        *("mse", "psnr", "best_psnr", "ssim", "label_accuracy", "floor_mse", "floor_psnr", "floor_ssim"),
+        *("pair_accuracy", "mask_accuracy"),
+    )
 
     target: Annotated[
-        Literal["own", "pair-sum", "found-pair-sum", "aggregate"],
+        Literal["own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate"],
         "how the server turns what it sees into updates to attack",
     ] = "own"
     groups: Annotated[int, Ge(1), "rounds, each with people and examples of its own"] = 10
@@ -49,6 +56,10 @@ class Reconstruction(Measure):
     batch: Annotated[int, Ge(1), "examples each of them holds"] = 1
     local_steps: Annotated[int, Ge(1), "steps of plain gradient descent they take on all of them"] = 1
     rate: Annotated[float, Gt(0), "their learning rate"] = 0.1
+    model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model; 0: untrained"] = 0
+
+    def takes(self, attack: Any) -> bool:
+        return isinstance(attack, PrivacyAttack)
 
     def applies(self, defense: Defense) -> bool:
         return TARGETS[self.target].applies(defense)
@@ -56,6 +67,8 @@ class Reconstruction(Measure):
     def check(self, task: Task, defense: Defense) -> None:
         if defense.exchanges and self.people % 2:
             raise ParameterError(f"people = {self.people} leaves one without a partner; take an even number")
+        if TARGETS[self.target].finds_pairs and not separable(columns_of(task)):
+            raise ParameterError(f"target = {self.target} needs a model with a linear layer")
 
     def steps(self) -> int:
         return 1
@@ -63,90 +76,150 @@ class Reconstruction(Measure):
     def estimate(self, task: Task, defense: Defense) -> float:
         return 2.0 * self.groups * self.people * self.batch
 
-    def play(self, task: Task, defense: Defense, seed: int, tell: Callable[[int], None], attack: Any = None) -> Outcome:
+    def play(
+        self,
+        task: Task,
+        defense: Defense,
+        seed: int,
+        tell: Callable[[int], None],
+        attack: Any = None,
+        device: str = "cpu",
+    ) -> Outcome:
         import torch
 
         from fflbench.federation.rounds import new_model, one_thread
         from fflbench.federation.training import FlatModel
-        from fflbench.privacy.victims import gradients
+        from fflbench.privacy.victims import draw, gradients, prepare, value_range
 
         with one_thread():
-            model = FlatModel(new_model(task, seed), torch.device("cpu"))
-            looks, groups = self._watch(task, defense, model, seed)
+            model = FlatModel(new_model(task, seed), torch.device(device))
+            held = draw(task, self.groups, self.people, self.batch, seed)
+            prepare(task, model, held, self.model_epochs, seed)
+            looks, groups = self._watch(task, defense, model, held, seed)
+            updates = [update for each in looks for update in each.look.updates]
+            low, high = value_range(task.data().train.x)
             observed = Observed(
                 model=model.model,
-                gradients=gradients(model.columns, [each.look.update for each in looks], self.local_steps, self.rate),
-                count=len(looks[0].look.people) * self.batch,
+                gradients=gradients(model, updates, self.local_steps, self.rate),
+                count=len(looks[0].look.people) * self.batch // len(looks[0].look.updates),
                 shape=groups[0].x.shape[2:],
                 classes=len(task.classes),
                 loss=task.loss,
+                low=torch.from_numpy(low).to(device),
+                high=torch.from_numpy(high).to(device),
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
+                matched=_matched(model.columns, looks[0].look.layer),
             )
             start = time.perf_counter()
             guess = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
         tell(1)
-        return self._scored(task, looks, groups, guess, seconds, seed)
+        return self._scored(task, defense, looks, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
 
     def _watch(
-        self, task: Task, defense: Defense, model: "FlatModel", seed: int
+        self, task: Task, defense: Defense, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
     ) -> "tuple[list[Watched], list[Group]]":
         """Let every group train and send; what there is to attack, with the number of its group."""
-        from fflbench.privacy.victims import draw, trained
+        from fflbench.privacy.victims import trained
 
-        weights, looks, groups = model.flat.numpy().copy(), [], []
+        weights, looks, groups = model.flat.cpu().numpy().copy(), [], []
         sizes = np.full(self.people, self.batch)
-        for number, held in enumerate(draw(task, self.groups, self.people, self.batch, seed)):
-            group = trained(task, model, held, self.local_steps, self.rate)
+        for number, of_group in enumerate(held):
+            group = trained(task, model, of_group, self.local_steps, self.rate)
             defense.begin(Setting(self.people, self.people, sizes, model.columns, seed))
             selected = defense.select(number)
             sent = group.updates[selected]
             view = defense.transmit(number, weights, selected, Sent(sent, sent))
-            partners = getattr(defense, "partner", {})
-            found = TARGETS[self.target].look(Seen(view, selected.tolist(), partners))
-            looks += [Watched(number, look, _right_pair(look, partners)) for look in found]
+            seen = Seen(view, selected.tolist(), getattr(defense, "partner", {}), dict(enumerate(group.updates)))
+            target = TARGETS[self.target]
+            for look in target.look(seen):
+                right = _exchanged(look, seen.partners) if target.finds_pairs else None
+                looks.append(Watched(number, look, right, _right_mask(look, seen)))
             groups.append(group)
         return looks, groups
 
     def _scored(
-        self, task: Task, looks: list[Watched], groups: "list[Group]", guess: Guess, seconds: float, seed: int
+        self,
+        task: Task,
+        defense: Defense,
+        looks: list[Watched],
+        groups: "list[Group]",
+        guess: Guess,
+        seconds: float,
+        seed: int,
+        seen: Callable[[Inputs], Inputs],
     ) -> Outcome:
+        """Compare with the originals, examples as people see them."""
         rng, data = stream(seed, "floor"), task.data().train
+        originals = np.stack([seen(group.x) for group in groups])
+        found = np.full(originals.shape, np.nan, np.float32)
+        parts = len(looks[0].look.updates)
+        x, y = (
+            part.cpu().numpy().reshape(len(looks), parts * part.shape[1], *part.shape[2:])
+            for part in (guess.x, guess.y)
+        )
         history = []
-        for watched, x, y in zip(looks, guess.x.numpy(), guess.y.numpy(), strict=True):
-            true, labels = _examples(groups[watched.group], watched.look)
-            found = score(true, labels, x, y)
+        for watched, rebuilt, guessed in zip(looks, x, y, strict=True):
+            people = list(watched.look.people)
+            true, labels = (
+                np.concatenate(originals[watched.group, people]),
+                np.concatenate(groups[watched.group].y[people]),
+            )
+            scored = score(true, labels, seen(rebuilt), guessed)
             chance = rng.integers(len(data.y), size=len(true))
-            floor = score(true, labels, data.x[chance], data.y[chance])
-            where = {"group": watched.group, "people": list(watched.look.people)}
-            history.append({**where, **_told(found), "floor_mse": _mean(floor.mse)})
-        middle = {name: _median(history, name) for name in ("mse", "psnr", "best_psnr", "floor_mse")}
+            floor = score(true, labels, seen(data.x[chance]), data.y[chance])
+            found[watched.group, people] = scored.found.reshape(len(people), self.batch, *true.shape[1:])
+            at_chance = {"floor_mse": _mean(floor.mse), "floor_ssim": floor.ssim and _mean(floor.ssim)}
+            history.append({"group": watched.group, "people": people, **_told(scored), **at_chance})
+        names = ("mse", "psnr", "best_psnr", "ssim", "floor_mse", "floor_ssim")
+        middle = {name: _median([told[name] for told in history]) for name in names}
         return Outcome(
             metrics={
                 **middle,
                 "label_accuracy": _mean([told["label_accuracy"] for told in history]),
-                "floor_psnr": psnr(middle["floor_mse"]),
-                "pair_accuracy": None if looks[0].right_pair is None else _mean([each.right_pair for each in looks]),
-                "seconds": seconds / len(history),
+                "floor_psnr": psnr(middle["floor_mse"] or 0.0),
+                "pair_accuracy": _mean_or_nothing([each.right_pair for each in looks]),
+                "mask_accuracy": _mean_or_nothing([each.right_mask for each in looks]),
             },
             history=history,
+            seconds={"attack": seconds},
             facts={
                 "reconstructions": len(history),
-                "victims": self.groups * self.people,
-                "adaptive": TARGETS[self.target].adaptive,
+                "victims": len({(each.group, who) for each in looks for who in each.look.people}),
+                "adaptive": TARGETS[self.target].adaptive if defense.exchanges else None,
                 "target": TARGETS[self.target].meaning,
                 "knows": list(TARGETS[self.target].knows),
+                "optimiser": f"gradient descent, {self.local_steps} x {self.rate}",
             },
+            arrays={"originals": originals, "found": found},
         )
 
 
-def _right_pair(look: Look, partners: Mapping[int, int]) -> bool | None:
-    return partners.get(look.people[0]) == look.people[1] if len(look.people) == 2 and partners else None
+def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
+    """Which parameters are one victim's own, where only one layer could be separated."""
+    if not layer:
+        return ()
+    own = (layer, f"{layer.removesuffix('weight')}bias")
+    return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
 
 
-def _examples(group: "Group", look: Look) -> tuple[Inputs, Labels]:
-    people = list(look.people)
-    return np.concatenate(group.x[people]), np.concatenate(group.y[people])
+def _exchanged(look: Look, partners: Mapping[int, int]) -> bool:
+    one, other = look.people
+    return partners.get(one) == other
+
+
+def _right_mask(look: Look, seen: Seen) -> float | None:
+    """Up to exchange of the partners, where their values differ; a false pair has no mask to be right about."""
+    if look.owners is None:
+        return None
+    one, other = look.people
+    if not _exchanged(look, seen.partners):
+        return 0.0
+    places = layer_columns(seen.view.columns, look.layer)
+    mixed, first, second = (row[places] for row in (seen.row(one), seen.trained[one], seen.trained[other]))
+    differ = first != second
+    right = float(np.mean((mixed == first)[differ] == look.owners[differ])) if differ.any() else 1.0
+    return max(right, 1 - right)
 
 
 def _told(found: Score) -> dict[str, Any]:
@@ -154,6 +227,7 @@ def _told(found: Score) -> dict[str, Any]:
         "mse": _mean(found.mse),
         "psnr": _mean(found.psnr),
         "best_psnr": max(found.psnr),
+        "ssim": found.ssim and _mean(found.ssim),
         "label_accuracy": found.label_accuracy,
     }
 
@@ -162,5 +236,11 @@ def _mean(values: Sequence[Any]) -> float:
     return float(np.mean(values))
 
 
-def _median(history: list[dict[str, Any]], name: str) -> float:
-    return float(np.median([told[name] for told in history]))
+def _mean_or_nothing(values: Sequence[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return _mean(told) if told else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return float(np.median(told)) if told else None

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Images = npt.NDArray[np.float32]
+Examples = npt.NDArray[np.float32]
 
 RANGE = 1.0
-"""Of pixels, which all our images have from 0 to 1."""
+"""Of pixels, from black to white."""
+WINDOW = 5
+"""Side of the window in which structural similarity is taken on images too small for the usual one of 11 pixels."""
 
 
 @dataclass(frozen=True)
@@ -18,28 +20,64 @@ class Score:
 
     mse: list[float]
     psnr: list[float]
+    ssim: list[float] | None
+    """Nothing where examples are no images."""
     label_accuracy: float
-    order: list[int]
-    """Which reconstruction goes with each original."""
+    found: Examples
+    """The reconstructions, in the order of the originals."""
 
 
-def score(x: Images, y: npt.NDArray[Any], found: Images, labels: npt.NDArray[Any]) -> Score:
-    """Compare originals with reconstructions, paired so that the squared error is least."""
+def score(x: Examples, y: npt.NDArray[Any], found: Examples, labels: npt.NDArray[Any]) -> Score:
+    """Compare originals with reconstructions, paired so that the squared error is least; images in pixels, 0 to 1."""
     from scipy.optimize import linear_sum_assignment
 
-    seen = np.nan_to_num(found, nan=1e6, posinf=1e6, neginf=-1e6).reshape(len(found), -1).astype(np.float64)
-    true = x.reshape(len(x), -1).astype(np.float64)
+    found = shown(found)
+    seen, true = (part.reshape(len(part), -1).astype(np.float64) for part in (found, x))
     errors = ((true[:, None] - seen[None]) ** 2).mean(2)
     rows, order = linear_sum_assignment(errors)
     mse = errors[rows, order]
     return Score(
         mse=mse.tolist(),
         psnr=[psnr(error) for error in mse],
+        ssim=ssim(x, found[order]) if is_image(x) else None,
         label_accuracy=float(np.mean(y == labels[order])),
-        order=order.tolist(),
+        found=found[order],
     )
+
+
+def is_image(x: Examples) -> bool:
+    """Whether examples have channels, height and width."""
+    return x.ndim == 4
+
+
+def pixels(x: Examples, low: Examples, high: Examples) -> Examples:
+    """Images as they were before they were normalised, black 0 and white 1; other examples as they are."""
+    return (x - low) / (high - low) if low.ndim == 3 else x
+
+
+def shown(found: Examples) -> Examples:
+    """Images as anybody would look at them, with pixels from black to white; what is no number is black."""
+    if not is_image(found):
+        return np.nan_to_num(found, nan=0.0, posinf=1e6, neginf=-1e6)
+    return np.clip(np.nan_to_num(found, nan=0.0, posinf=RANGE, neginf=0.0), 0, RANGE)
 
 
 def psnr(mse: float) -> float:
     """The peak signal-to-noise ratio in decibels; 150 where nothing differs."""
     return float(min(10 * np.log10(RANGE**2 / mse), 150.0)) if mse > 0 else 150.0
+
+
+def ssim(x: Examples, found: Examples) -> list[float]:
+    """The structural similarity of each image (Wang et al., Image quality assessment, IEEE TIP 2004)."""
+    import torch
+    from torchmetrics.functional.image import structural_similarity_index_measure
+
+    small: dict[str, Any] = {"gaussian_kernel": False, "kernel_size": WINDOW}
+    values = structural_similarity_index_measure(
+        torch.from_numpy(found),
+        torch.from_numpy(x),
+        data_range=RANGE,
+        reduction="none",
+        **(small if min(x.shape[2:]) < 16 else {}),
+    )
+    return [float(value) for value in values.reshape(-1)]  # type: ignore[union-attr]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.federation import Defense, ServerView
+from fflbench.federation import Columns, Defense, ServerView
 from fflbench.kernels import weighted_mean
+from fflbench.privacy.unmixing import unmix
 from fflbench.types import Vector
 
 TIE_BREAK = 1e-3
@@ -20,28 +21,39 @@ TIE_BREAK = 1e-3
 
 @dataclass(frozen=True)
 class Look:
-    """One update to attack, and whose examples are behind it."""
+    """Updates to attack, and whose examples are behind them."""
 
-    update: Vector
-    """The mean change of the model over those people."""
+    updates: tuple[Vector, ...]
+    """Each the mean change of the model over as many people as the others."""
     people: tuple[int, ...]
-    """Whom the core scores it against."""
+    """Whom the core scores them against, all together."""
+    layer: str = ""
+    """The weights that were separated, with their bias, where only one layer was."""
+    owners: npt.NDArray[np.bool_] | None = None
+    """For that layer's columns: whether what the first of the people sent is in the first update."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the server has, and beside it what only an oracle could tell."""
+    """What the server has, and beside it what only others could tell it."""
 
     view: ServerView
     people: Sequence[int]
     """Everybody who was selected."""
     partners: Mapping[int, int]
-    """Who exchanged with whom: the oracle's."""
+    """Who exchanged with whom: an oracle's, or each participant's own."""
+    trained: Mapping[int, Vector]
+    """What each participant had before any exchange: its own."""
 
     def row(self, who: int) -> Vector:
         """What a pseudonym sent."""
         row: Vector = self.view.updates[self.view.participants.tolist().index(who)]
         return row
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Who exchanged with whom, each pair once."""
+        return sorted({(min(pair), max(pair)) for pair in self.partners.items()})
 
 
 @dataclass(frozen=True)
@@ -54,22 +66,25 @@ class Target:
     applies: Callable[[Defense], bool] = lambda _: True
     adaptive: bool = False
     """Whether it takes an exchange of fragments into account."""
+    finds_pairs: bool = False
+    """Whether it has to find out who exchanged with whom."""
 
 
 def _own(seen: Seen) -> list[Look]:
-    return [Look(row, (int(who),)) for who, row in zip(seen.view.participants, seen.view.updates, strict=True)]
+    return [Look((row,), (int(who),)) for who, row in zip(seen.view.participants, seen.view.updates, strict=True)]
 
 
 def _pair_sum(seen: Seen) -> list[Look]:
-    # Mixing moves coordinates between two rows and so keeps their sum.
-    pairs = sorted({(min(pair), max(pair)) for pair in seen.partners.items()})
-    return [Look((seen.row(one) + seen.row(other)) / np.float32(2), (one, other)) for one, other in pairs]
+    return _sums(seen, seen.pairs)
 
 
 def _found_pair_sum(seen: Seen) -> list[Look]:
-    return [
-        Look((seen.row(one) + seen.row(other)) / np.float32(2), (one, other)) for one, other in find_pairs(seen.view)
-    ]
+    return _sums(seen, find_pairs(seen.view))
+
+
+def _sums(seen: Seen, pairs: list[tuple[int, int]]) -> list[Look]:
+    # Mixing moves coordinates between two rows and so keeps their sum.
+    return [Look(((seen.row(one) + seen.row(other)) / np.float32(2),), (one, other)) for one, other in pairs]
 
 
 def find_pairs(view: ServerView) -> list[tuple[int, int]]:
@@ -103,8 +118,65 @@ def beyond(matrix: npt.NDArray[np.float64], rank: int) -> float:
     return float(energy[rank:].sum() / energy.sum()) if energy.any() else 0.0
 
 
+def _unmixed(seen: Seen) -> list[Look]:
+    layer = separable(seen.view.columns)
+    return [_separated(seen, pair, layer) for pair in find_pairs(seen.view)]
+
+
+def separable(columns: Columns) -> str:
+    """The weights of the largest linear layer; nothing where there is none."""
+    linear = [name for name, shape in columns.shapes.items() if len(shape) == 2]
+    return max(linear, key=lambda name: np.prod(columns.shapes[name]), default="")
+
+
+def layer_columns(columns: Columns, layer: str) -> npt.NDArray[np.intp]:
+    """Where a layer's weights stand, a row of them an output, its bias, if any, as their last column."""
+    found = np.arange(columns.count)[columns.spans[layer]].reshape(columns.shapes[layer])
+    bias = columns.spans.get(f"{layer.removesuffix('weight')}bias")
+    return found if bias is None else np.column_stack([found, np.arange(columns.count)[bias]])
+
+
+def _separated(seen: Seen, pair: tuple[int, int], layer: str) -> Look:
+    """Two partners' updates, told apart in one layer; elsewhere both are their mean, which nobody attacks."""
+    one, other = (seen.row(who) for who in pair)
+    mean = (one + other) / np.float32(2)
+    places = layer_columns(seen.view.columns, layer)
+    a, b = (row[places].astype(np.float64) for row in (one, other))
+    sizes = dict(zip(seen.view.participants.tolist(), seen.view.sizes.tolist(), strict=True))
+    owners = unmix(a, b, sizes[pair[0]] + sizes[pair[1]])
+    if owners is None:
+        # Ranks tell nothing: each keeps what it sent.
+        owners = np.ones(places.shape, bool)
+    first, second = mean.copy(), mean.copy()
+    first[places], second[places] = np.where(owners, a, b), np.where(owners, b, a)
+    return Look((first, second), pair, layer, owners)
+
+
+def _colluding(seen: Seen) -> list[Look]:
+    """With one participant, who tells its own update and partner: the first of a pair, or of all."""
+    if seen.partners:
+        return [_exposed(seen, one, other) for one, other in seen.pairs]
+    traitor, others = seen.people[0], tuple(seen.people[1:])
+    sizes, mean = seen.view.sizes.astype(np.float64), seen.view.updates.astype(np.float64)
+    total = (sizes[:, None] * mean).sum(0)
+    share = sizes.sum() / len(seen.people)
+    rest = (total - share * seen.trained[traitor]) / (sizes.sum() - share)
+    return [Look((rest.astype(np.float32),), others)]
+
+
+def _exposed(seen: Seen, traitor: int, victim: int) -> Look:
+    # Whatever the traitor sent that is not its own came from its partner, who has the traitor's in its place.
+    sent = seen.row(traitor)
+    kept = sent.view(np.uint32) == np.ascontiguousarray(seen.trained[traitor]).view(np.uint32)
+    return Look((np.where(kept, seen.row(victim), sent),), (victim,))
+
+
 def _aggregate(seen: Seen) -> list[Look]:
-    return [Look(weighted_mean(seen.view.updates, seen.view.sizes), tuple(seen.people))]
+    return [Look((weighted_mean(seen.view.updates, seen.view.sizes),), tuple(seen.people))]
+
+
+def _exchanges(defense: Defense) -> bool:
+    return defense.exchanges
 
 
 TARGETS = {
@@ -118,14 +190,30 @@ TARGETS = {
         "the sum of what two partners sent, pairs told by an oracle: an upper bound",
         ("server view", "who exchanged with whom"),
         _pair_sum,
-        applies=lambda defense: defense.exchanges,
+        applies=_exchanges,
         adaptive=True,
     ),
     "found-pair-sum": Target(
         "the same, with pairs found by the server: only theirs add up to a matrix of low rank in linear layers",
         ("server view",),
         _found_pair_sum,
-        applies=lambda defense: defense.exchanges,
+        applies=_exchanges,
+        adaptive=True,
+        finds_pairs=True,
+    ),
+    "unmixed": Target(
+        "two partners' largest linear layer with the mask undone, pairs found by the server: rank tells whose is whose",
+        ("server view",),
+        _unmixed,
+        applies=_exchanges,
+        adaptive=True,
+        finds_pairs=True,
+    ),
+    "colluding": Target(
+        "together with one participant, who tells its own update: the other partner's update, or the rest of a sum",
+        ("server view", "one participant's update and partner"),
+        _colluding,
+        applies=lambda defense: defense.exchanges or defense.hides_senders,
         adaptive=True,
     ),
     "aggregate": Target(

@@ -4,14 +4,14 @@ They train by plain gradient descent on all their examples at once, without mome
 sum of its gradients times the learning rate, and dividing by that rate and the number of steps gives back their mean.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch.func import functional_call, grad, vmap
 
-from fflbench.federation import Columns
-from fflbench.federation.training import FlatModel, losses
+from fflbench.errors import ParameterError
+from fflbench.federation.training import FlatModel, Holdings, Loop, losses
 from fflbench.randomness import stream
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
@@ -32,15 +32,37 @@ def draw(task: Task, groups: int, people: int, batch: int, seed: int) -> list[In
     order = stream(seed, "victims").permutation(len(task.data().train.y))
     needed = groups * people * batch
     if needed > len(order):
-        raise ValueError(f"{groups} groups of {people} with {batch} examples each need {needed} of {len(order)}")
+        raise ParameterError(f"{groups} groups of {people} with {batch} examples each need {needed} of {len(order)}")
     return list(order[:needed].reshape(groups, people, batch))
+
+
+def value_range(x: Inputs) -> tuple[Inputs, Inputs]:
+    """The least and the greatest value of each channel of images, or of each feature of other examples."""
+    axes = (0, 2, 3) if x.ndim == 4 else (0,)
+    return x.min(axes, keepdims=True)[0], x.max(axes, keepdims=True)[0]
+
+
+def prepare(task: Task, model: FlatModel, held: list[Indices], epochs: int, seed: int) -> None:
+    """Make the global model ready: trained on examples of which no victim holds any, and set to judge, not to learn.
+
+    A batch normalisation then uses its running statistics and dropout rests, for victims as for the attack.
+    """
+    if epochs:
+        data = task.data().train
+        others = np.setdiff1d(np.arange(len(data.y)), np.concatenate(held))
+        x, y = (torch.from_numpy(part).to(model.flat.device) for part in (data.x, data.y))
+        training = Loop(model, Holdings(x, y, [others], seed, replace(task, local_epochs=epochs)))
+        weights = model.flat.cpu().numpy().copy()
+        model.load(weights + training.train(weights, np.array([0]), 0)[0])
+    model.model.eval()
 
 
 def trained(task: Task, model: FlatModel, held: Indices, steps: int, rate: float) -> Group:
     """What a group's training changes."""
-    data = task.data().train
+    data, device = task.data().train, model.flat.device
     x, y = data.x[held], data.y[held]
-    return Group(x, y, changes(task, model, torch.from_numpy(x), torch.from_numpy(y), steps, rate))
+    own, labels = (torch.from_numpy(part).to(device) for part in (x, y))
+    return Group(x, y, changes(task, model, own, labels, steps, rate))
 
 
 def changes(task: Task, model: FlatModel, x: torch.Tensor, y: torch.Tensor, steps: int, rate: float) -> Matrix:
@@ -59,12 +81,13 @@ def changes(task: Task, model: FlatModel, x: torch.Tensor, y: torch.Tensor, step
         weights = {name: value - rate * found[name] for name, value in weights.items()}
     rows = np.zeros((len(x), columns.count), np.float32)
     for name, value in weights.items():
-        rows[:, columns.spans[name]] = (value - start[name]).flatten(1).numpy()
+        rows[:, columns.spans[name]] = (value - start[name]).flatten(1).cpu().numpy()
     return rows
 
 
-def gradients(columns: Columns, rows: list[Vector], steps: int, rate: float) -> tuple[torch.Tensor, ...]:
+def gradients(model: FlatModel, rows: list[Vector], steps: int, rate: float) -> tuple[torch.Tensor, ...]:
     """Changes of the model as mean gradients, a tensor for each of its parameters."""
-    stacked = torch.from_numpy(np.stack(rows) / np.float32(-rate * steps))
+    stacked = torch.from_numpy(np.stack(rows) / np.float32(-rate * steps)).to(model.flat.device)
+    columns = model.columns
     names = [name for name, span in columns.spans.items() if span.stop <= columns.parameters.stop]
     return tuple(stacked[:, columns.spans[name]].view(len(rows), *columns.shapes[name]) for name in names)

@@ -5,9 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from fflbench.errors import RecordError
+from fflbench.records.arrays import digest
 
 METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
 
@@ -34,7 +35,10 @@ class Record(BaseModel):
     facts: dict[str, Any] = {}
     history: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
+    arrays: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    """The digest of the file of arrays beside it, if there is one."""
     manifest: dict[str, Any]
+    _packed: bytes = PrivateAttr(b"")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -53,6 +57,17 @@ class Record(BaseModel):
         if self.status == "done" and (set(METRICS) - set(self.metrics) if "attack" in kinds else not self.metrics):
             raise ValueError("a finished cell without all metrics")
         return self
+
+    @property
+    def packed(self) -> bytes:
+        """The content of that file, on its way there; nothing in a record that was read."""
+        return self._packed
+
+    def carrying(self, packed: bytes) -> Self:
+        """The same record with the content of its file of arrays."""
+        record = self.model_copy(update={"arrays": digest(packed)})
+        record._packed = packed
+        return record
 
     @property
     def reason(self) -> str:

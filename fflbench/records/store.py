@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from fflbench.errors import RecordError
+from fflbench.records.arrays import Arrays, digest, unpack
 from fflbench.records.record import Record, Records
 
 
@@ -58,8 +59,31 @@ class Store:
             warnings.warn(f"{error}; its cell runs again", stacklevel=2)
             return None
 
+    def arrays_file(self, cell: str) -> Path:
+        """Where the arrays of a cell's record stand, if it has any."""
+        return self.folder / f"{cell}.npz"
+
+    def arrays(self, record: Record) -> Arrays:
+        """The arrays of a record, as they were when it was written; nothing where it has none."""
+        if not record.arrays:
+            return {}
+        file = self.arrays_file(record.id)
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise RecordError(f"{file}, which belongs to a record, cannot be read: {error.strerror}") from error
+        if digest(content) != record.arrays:
+            raise RecordError(f"{file} is not what its record was written with")
+        try:
+            return unpack(content)
+        except ValueError as error:
+            raise RecordError(f"{file} is damaged: {error}") from error
+
     def write(self, record: Record) -> None:
         """Keep a record: once this returns, no crash can take it away."""
+        if record.packed:
+            # First, so that no record ever speaks of arrays that are not there.
+            write_whole(self.arrays_file(record.id), record.packed)
         write_whole(self.file(record.id), record.json_text().encode())
 
 

@@ -13,7 +13,7 @@ from fflbench.cost.network import Network, brea
 from fflbench.measures import readable_bytes
 from fflbench.records.record import Record
 
-KNOWN = ("runtime", "communication", "reconstruction")
+KNOWN = ("runtime", "communication", "reconstruction", "partner")
 """Measures that have tables of their own."""
 
 FROM = 1_000_000
@@ -47,9 +47,9 @@ def to_csv(records: Iterable[Record]) -> str:
     """A line a metric."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["task", "measure", "defense", "seed", "status", "metric", "value"])
+    writer.writerow(["task", "measure", "attack", "defense", "seed", "status", "metric", "value"])
     for record in records:
-        start = [record.labels[kind] for kind in ("task", "measure", "defense")]
+        start: list[Any] = [record.labels.get(kind, "") for kind in ("task", "measure", "privacy-attack", "defense")]
         start += [record.configuration["seed"], record.status]
         for name, value in record.metrics.items() or [("", "")]:
             writer.writerow([*start, name, value])

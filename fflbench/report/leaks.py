@@ -1,73 +1,148 @@
-"""What servers could rebuild, from records: a row for each attack, target and defense."""
+"""What servers and partners could learn, from records: a row for each attack, target and defense."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from fflbench.records.record import Record
 from fflbench.report.costs import Sheet
 from fflbench.report.statistics import Estimate, estimate
+
+RECONSTRUCTION, PARTNER = "reconstruction", "partner"
 
 COLUMNS = (
     "attack",
     "target",
     "defense",
     "psnr, dB",
-    "squared error",
-    "label accuracy %",
+    "best, dB",
     "floor, dB",
-    "pairs right %",
-    "reconstructions",
+    "ssim",
+    "labels %",
+    "pairs %",
+    "mask %",
+    "victims",
+    "s each",
     "adaptive",
 )
 
 
 def sheets(records: Sequence[Record]) -> list[Sheet]:
-    """One table a task and setting of the victims."""
-    groups: dict[str, dict[tuple[str, str, str], list[Record]]] = {}
-    for record in records:
-        if record.status == "done":
-            told = record.configuration["measure"]["parameters"]
-            people = (
-                f"{told['people']} people a round, {told['batch']} examples each, {told['local_steps']} local steps"
-            )
-            row = record.labels["privacy-attack"], told["target"], record.labels["defense"]
-            groups.setdefault(f"{record.labels['task']}: {people}", {}).setdefault(row, []).append(record)
-    return [
+    """One table a task and setting of the victims; then what partners learn."""
+    done = [record for record in records if record.status == "done"]
+    found = [
         Sheet(
             title,
             COLUMNS,
-            tuple((*row, *_figures(of_row)) for row, of_row in rows.items()),
+            tuple((*row, *_figures(of_row)) for row, of_row in rows(of_setting).items()),
             (
-                "Median over reconstructions, mean over seeds ± half of the 95% interval (Student's t). The floor is "
-                "what a random image of the same data gives. Against an exchange of fragments, a row that is not "
-                "adaptive shows what an attacker achieves who ignores the exchange.",
+                "Median over reconstructions, mean over seeds ± half of the 95% interval (Student's t); best: of each "
+                "reconstruction's examples the one that came out best. The floor is what a random image of the same "
+                "data gives. Against an exchange of fragments, a row that is not adaptive shows what an attacker "
+                "achieves who ignores the exchange. Pairs found right; owners of a layer's entries told right, up to "
+                "exchange of the two partners, so half is chance.",
             ),
         )
-        for title, rows in groups.items()
+        for title, of_setting in settings(done).items()
     ]
+    return found + _partners([record for record in done if _measure(record) == PARTNER])
+
+
+def settings(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Finished reconstructions by what they have in common but attack, target, defense and seed, under a title."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.status == "done" and _measure(record) == RECONSTRUCTION:
+            told = _told(record)
+            model = f"trained for {_count(told['model_epochs'], 'epoch')}" if told["model_epochs"] else "untrained"
+            title = (
+                f"{record.labels['task']}, {model}: {told['people']} people a round, "
+                f"{_count(told['batch'], 'example')} each, {_count(told['local_steps'], 'local step')}"
+            )
+            found.setdefault(title, []).append(record)
+    return found
+
+
+def rows(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """By attack, target and defense: the records of all seeds."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        row = record.labels["privacy-attack"], _told(record)["target"], record.labels["defense"]
+        found.setdefault(row, []).append(record)
+    return found
+
+
+def values(records: Iterable[Record], name: str) -> list[float]:
+    """A metric of several records, where they have it."""
+    told = (record.metrics.get(name) for record in records)
+    return [float(value) for value in told if isinstance(value, float | int)]
 
 
 def _figures(records: Sequence[Record]) -> tuple[str, ...]:
-    def over_seeds(name: str) -> Estimate:
-        return estimate(list(_values(records, name)))
-
+    each = [record.seconds.get("attack", 0.0) / record.facts["reconstructions"] for record in records]
     return (
-        _text(over_seeds("psnr"), 1),
-        f"{over_seeds('mse').mean:.2g}",
-        f"{100 * over_seeds('label_accuracy').mean:.0f}",
-        _text(over_seeds("floor_psnr"), 1),
-        f"{100 * over_seeds('pair_accuracy').mean:.0f}" if list(_values(records, "pair_accuracy")) else "",
-        str(sum(record.facts["reconstructions"] for record in records)),
-        "yes" if records[0].facts["adaptive"] else "no",
+        *(_text(records, name, 1) for name in ("psnr", "best_psnr", "floor_psnr")),
+        f"{estimate(ssim).mean:.2f}" if (ssim := values(records, "ssim")) else "",
+        *(_percent(records, name) for name in ("label_accuracy", "pair_accuracy", "mask_accuracy")),
+        str(sum(record.facts["victims"] for record in records)),
+        f"{sum(each) / len(each):.2g}",
+        {None: "", True: "yes", False: "no"}[records[0].facts["adaptive"]],
     )
 
 
-def _values(records: Iterable[Record], name: str) -> Iterable[float]:
+def _partners(records: Sequence[Record]) -> list[Sheet]:
+    found: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
-        value = record.metrics[name]
-        if isinstance(value, float):
-            yield value
+        kinds = (record.labels[kind] for kind in ("task", "privacy-attack", "defense"))
+        found.setdefault((*kinds, _told(record)["pads"]), []).append(record)
+    if not found:
+        return []
+    rows = tuple(
+        (
+            *row,
+            "yes" if of_row[0].facts["demonstration"] else "",
+            _percent(of_row, "recovered"),
+            _text(of_row, "bit_accuracy", 4),
+            _text(of_row, "floor_bit_accuracy", 4),
+            f"{sum(record.facts['bits'] for record in of_row):,}",
+        )
+        for row, of_row in found.items()
+    )
+    columns = (
+        *("task", "attack", "defense", "pads", "demonstration", "coordinates told right %"),
+        *("bits right", "own update as a guess", "bits"),
+    )
+    note = (
+        "What the one who asked makes of the other's update from the messages of their exchange, to the bit. Half of "
+        "the bits are right by chance; one's own update, which is like the other's, is a better guess. Demonstrations "
+        "are exchanges as they must not be."
+    )
+    return [Sheet("What a curious partner learns", columns, rows, (note,))]
 
 
-def _text(found: Estimate, digits: int) -> str:
+def _measure(record: Record) -> str:
+    return str(record.configuration.get("measure", {}).get("name", ""))
+
+
+def _told(record: Record) -> dict[str, Any]:
+    told: dict[str, Any] = record.configuration["measure"]["parameters"]
+    return told
+
+
+def _percent(records: Sequence[Record], name: str) -> str:
+    found = values(records, name)
+    return f"{100 * sum(found) / len(found):.0f}" if found else ""
+
+
+def _text(records: Sequence[Record], name: str, digits: int) -> str:
+    found = values(records, name)
+    return shown(estimate(found), digits) if found else ""
+
+
+def shown(found: Estimate, digits: int) -> str:
+    """A figure with its interval."""
     text = f"{found.mean:.{digits}f}"
     return text if found.half_width is None else f"{text} ± {found.half_width:.{digits}f}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

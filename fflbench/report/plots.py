@@ -1,15 +1,17 @@
 """Pictures of records. Readable in grey and by the colour-blind: lines differ by style as well as by colour."""
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fflbench.errors import RecordError
 from fflbench.records.record import Record
 from fflbench.records.store import read
-from fflbench.report import costs
+from fflbench.report import costs, leaks
+from fflbench.report.statistics import estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +41,7 @@ def rounds(file: Path, picture: Path) -> None:
     if record.status != "done":
         raise RecordError(f"{file} is the record of a cell that failed: there is nothing to draw")
     if "measure" in record.configuration:
-        raise RecordError(f"{file} is about cost and has no rounds to draw; its suite's folder holds the pictures")
+        raise RecordError(f"{file} is no federation and has no rounds to draw; its suite's folder holds the pictures")
     from matplotlib.figure import Figure
 
     honest, hostile = trusts(record)
@@ -83,12 +85,7 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
     for place, name in enumerate(measured):
         if name not in growth:
             continue
-        style = {
-            "color": COLOURS[place % len(COLOURS)],
-            "marker": MARKS[place % len(MARKS)],
-            "linestyle": ("-", "--", "-.", ":")[place % 4],
-            "markersize": 5,
-        }
+        style = _style(place)
         for axis, line, exponent, letter in zip(axes, costs.lines(measured, name), growth[name], "nD", strict=True):
             label = name if exponent is None else f"{name}: {letter}^{exponent:.2f}"
             axis.loglog(list(line), list(line.values()), label=label, **style)
@@ -102,14 +99,79 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3, which="major")
         axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    return {f"scaling.{kind}": _saved(figure, kind) for kind in ("svg", "png")}
+    return {f"scaling.{kind}": saved(figure, kind) for kind in ("svg", "png")}
 
 
-def _saved(figure: "Figure", kind: str) -> bytes:
+def decay(records: Sequence[Record]) -> dict[str, bytes]:
+    """How well pairs are found and masks undone, by batch size and number of people: a picture a task."""
+    made: dict[str, bytes] = {}
+    unmixed = [record for of_setting in leaks.settings(records).values() for record in of_setting]
+    unmixed = [record for record in unmixed if _parameter(record, "target") == "unmixed"]
+    for task in dict.fromkeys(record.labels["task"] for record in unmixed):
+        of_task = [record for record in unmixed if record.labels["task"] == task]
+        if len({_parameter(record, "batch") for record in of_task}) > 2:
+            figure = _decay(task, of_task)
+            name = re.sub(r"[^\w.]+", "-", f"decay-{task}")
+            made |= {f"{name}.{kind}": saved(figure, kind) for kind in ("svg", "png")}
+    return made
+
+
+def _decay(task: str, records: Sequence[Record]) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    batches = sorted({_parameter(record, "batch") for record in records})
+    for place, people in enumerate(sorted({_parameter(record, "people") for record in records})):
+        of_people = [record for record in records if _parameter(record, "people") == people]
+        for axis, metric in zip(axes, ("pair_accuracy", "mask_accuracy"), strict=True):
+            found = {
+                batch: estimate(leaks.values([r for r in of_people if _parameter(r, "batch") == batch], metric))
+                for batch in batches
+                if any(_parameter(record, "batch") == batch for record in of_people)
+            }
+            axis.errorbar(
+                list(found),
+                [100 * figure.mean for figure in found.values()],
+                [100 * (figure.half_width or 0) for figure in found.values()],
+                label=f"{people} people",
+                capsize=2,
+                **_style(place),
+            )
+    axes[0].set_ylabel("right, %")
+    axes[0].set_title("pairs found", fontsize="medium")
+    axes[1].set_title("owners of entries told (wrong pairs count as 0)", fontsize="medium")
+    axes[0].set_ylim(-3, 103)
+    axes[0].set_xscale("log", base=2)
+    axes[0].set_xticks(batches, [str(batch) for batch in batches], minor=False)
+    axes[0].minorticks_off()
+    for axis in axes:
+        axis.set_xlabel("examples a participant holds")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.3)
+    axes[0].legend(frameon=False)
+    figure.suptitle(f"{task}: what a server finds out of an exchange by rank", fontsize="medium")
+    return figure
+
+
+def _parameter(record: Record, name: str) -> Any:
+    return record.configuration["measure"]["parameters"][name]
+
+
+def _style(place: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "marker": MARKS[place % len(MARKS)],
+        "linestyle": ("-", "--", "-.", ":")[place % 4],
+        "markersize": 5,
+    }
+
+
+def saved(figure: "Figure", kind: str) -> bytes:
+    """A figure as the content of its file; the same numbers give the same bytes."""
     from matplotlib import rc_context
 
     stream = io.BytesIO()
-    # The same numbers give the same bytes.
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     with rc_context({"svg.hashsalt": "fflbench"}):
         figure.savefig(stream, format=kind, dpi=150, metadata=metadata)

@@ -30,16 +30,14 @@ def to_terminal(tables: Sequence[Table], console: Console) -> None:
         console.print(shown)
 
 
-def to_markdown(title: str, tables: Sequence[Table]) -> str:
-    """One page with all tables."""
+def to_markdown(tables: Sequence[Table]) -> str:
+    """All tables of robustness."""
     lines = [
-        f"# {_escape(title)}",
-        "",
         "Mean over seeds ± half of the 95% interval (Student's t). Best mean in bold.",
         "",
     ]
     for table in tables:
-        lines += [f"## {_escape(table.title)}", ""]
+        lines += [f"## {escape(table.title)}", ""]
         lines.append(f"| defense | {' | '.join(metric.title for metric in table.metrics)} |")
         lines.append(f"|---|{'---:|' * len(table.metrics)}")
         for row in table.rows:
@@ -47,7 +45,7 @@ def to_markdown(title: str, tables: Sequence[Table]) -> str:
                 f"**{_text(metric, value)}**" if value.best else _text(metric, value)
                 for metric, value in zip(table.metrics, row.values, strict=True)
             ]
-            lines.append(f"| {_escape(row.label)} | {' | '.join(texts)} |")
+            lines.append(f"| {escape(row.label)} | {' | '.join(texts)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -80,15 +78,15 @@ def sheets_to_terminal(sheets: Sequence[Sheet], console: Console) -> None:
         console.print()
 
 
-def sheets_to_markdown(title: str, sheets: Sequence[Sheet]) -> str:
-    """One page with all tables of texts."""
-    lines = [f"# {_escape(title)}", ""]
+def sheets_to_markdown(sheets: Sequence[Sheet]) -> str:
+    """All tables of texts."""
+    lines: list[str] = []
     for sheet in sheets:
-        lines += [f"## {_escape(sheet.title)}", "", f"| {' | '.join(sheet.columns)} |"]
+        lines += [f"## {escape(sheet.title)}", "", f"| {' | '.join(sheet.columns)} |"]
         rules = ("---:" if _justify(sheet, place) == "right" else "---" for place in range(len(sheet.columns)))
         lines.append(f"|{'|'.join(rules)}|")
-        lines += [f"| {' | '.join(map(_escape, row))} |" for row in sheet.rows]
-        lines += ["", *(line for note in sheet.notes for line in (_escape(note), ""))]
+        lines += [f"| {' | '.join(map(escape, row))} |" for row in sheet.rows]
+        lines += ["", *(line for note in sheet.notes for line in (escape(note), ""))]
     return "\n".join(lines)
 
 
@@ -105,7 +103,7 @@ def _text(metric: Metric, value: Value) -> str:
     return f"{text} ({value.note})" if value.note else text
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Text from plugins and suites, as Markdown shows it letter by letter."""
     for character in "\\`*_{}[]<>()#+!|~":
         text = text.replace(character, f"\\{character}")

@@ -76,15 +76,20 @@ class Choice:
 
 
 def plan(suite: Suite) -> list[Cell]:
-    """All cells, in the order of the file; two that are the same in everything but their labels are one."""
-    return _measured(suite) if suite.measure else _attacked(suite)
+    """All cells, in the order of the file; two that are the same in everything are refused."""
+    cells: dict[str, Cell] = {}
+    for part in (suite, *suite.parts):
+        for cell in _measured(part) if part.measure else _attacked(part):
+            if cell.id in cells:
+                raise SuiteError(f"{part.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
+            cells[cell.id] = cell
+    return list(cells.values())
 
 
-def _attacked(suite: Suite) -> list[Cell]:
+def _attacked(suite: Suite) -> Iterator[Cell]:
     tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
     attacks = _choices(suite, Kind.ATTACK, suite.attacks, suite.attack, {})
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
-    cells: dict[str, Cell] = {}
     for task, attack, defense in itertools.product(tasks, attacks, defenses):
         _check(suite, task, attack, defense)
         exchanges = defense.create(Kind.DEFENSE).exchanges
@@ -95,18 +100,16 @@ def _attacked(suite: Suite) -> list[Cell]:
             continue
         row = f"{defense.label}, strategy {strategy}" if exchanges and len(strategies) > 1 else defense.label
         for seed in suite.seeds:
-            _add(suite, cells, _cell(seed, {Kind.TASK: task, Kind.ATTACK: attack, Kind.DEFENSE: defense}, row))
-    return list(cells.values())
+            yield _cell(seed, {Kind.TASK: task, Kind.ATTACK: attack, Kind.DEFENSE: defense}, row)
 
 
-def _measured(suite: Suite) -> list[Cell]:
+def _measured(suite: Suite) -> Iterator[Cell]:
     tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
     if not isinstance(name := suite.measure.get("use"), str):
         raise SuiteError(f"{suite.source}: [measure]: needs use = the name of a measure (fflbench list measures)")
     measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure}, {})
-    attacks = _hostile(suite, measures[0].create(Kind.MEASURE).attacked)
+    attacks = _hostile(suite, measures[0].create(Kind.MEASURE))
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
-    cells: dict[str, Cell] = {}
     for task, attack, measure, defense in itertools.product(tasks, attacks, measures, defenses):
         chosen = {Kind.TASK: task, **attack, Kind.MEASURE: measure, Kind.DEFENSE: defense}
         playing, finding, guarding = task.create(Kind.TASK), measure.create(Kind.MEASURE), defense.create(Kind.DEFENSE)
@@ -117,12 +120,12 @@ def _measured(suite: Suite) -> list[Cell]:
         except FflbenchError as error:
             raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
         for seed in suite.seeds:
-            _add(suite, cells, _cell(seed, chosen, defense.label))
-    return list(cells.values())
+            yield _cell(seed, chosen, defense.label)
 
 
-def _hostile(suite: Suite, kind: Kind | None) -> list[dict[Kind, Choice]]:
+def _hostile(suite: Suite, finding: Measure) -> list[dict[Kind, Choice]]:
     """The attacks that a measure lets loose; one without any has an empty one."""
+    kind = finding.attacked
     if kind is None:
         if suite.attacks:
             raise SuiteError(f'{suite.source}: measure "{suite.measure["use"]}" has no attacks')
@@ -131,7 +134,11 @@ def _hostile(suite: Suite, kind: Kind | None) -> list[dict[Kind, Choice]]:
         raise SuiteError(
             f'{suite.source}: measure "{suite.measure["use"]}" needs attacks (fflbench list {kind.plural})'
         )
-    return [{kind: choice} for choice in _choices(suite, kind, suite.attacks, suite.attack, {})]
+    choices = _choices(suite, kind, suite.attacks, suite.attack, {})
+    for choice in choices:
+        if not finding.takes(choice.create(kind)):
+            raise SuiteError(f'{suite.source}: measure "{suite.measure["use"]}" cannot let "{choice.label}" loose')
+    return [{kind: choice} for choice in choices]
 
 
 def _cell(seed: int, chosen: Mapping[Kind, Choice], row: str) -> Cell:
@@ -141,12 +148,6 @@ def _cell(seed: int, chosen: Mapping[Kind, Choice], row: str) -> Cell:
     }
     labels = {kind.value: choice.label for kind, choice in chosen.items()}
     return Cell({**configuration, "seed": seed}, {**labels, Kind.DEFENSE.value: row})
-
-
-def _add(suite: Suite, cells: dict[str, Cell], cell: Cell) -> None:
-    if cell.id in cells:
-        raise SuiteError(f"{suite.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
-    cells[cell.id] = cell
 
 
 def _choices(

@@ -39,9 +39,17 @@ class Suite:
     measure: Annotated[dict[str, Any], "what is found out, if not robustness: use = its name, and its parameters"] = (
         field(default_factory=dict)
     )
+    also: Annotated[
+        list[dict[str, Any]], "more cells: the same keys but title; tasks, defenses and seeds, if not given, as above"
+    ] = field(default_factory=list)
+    parts: tuple["Suite", ...] = ()
+    """What `also` says."""
 
 
-KEYS = tuple(parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source"))
+KEYS = tuple(
+    parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source", "parts")
+)
+INHERITED = ("tasks", "defenses", "seeds", "overrides")
 
 
 def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
@@ -82,7 +90,11 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
         checked = parameters.check(source, KEYS, merged, noun="key")
     except ParameterError as error:
         raise SuiteError(str(error)) from error
-    suite = Suite(name=name, source=source, **checked)
+    parts = tuple(
+        parse(_part(merged, part, source), name, f"{source}: [[also]] {place}")
+        for place, part in enumerate(checked["also"], start=1)
+    )
+    suite = Suite(name=name, source=source, parts=parts, **checked)
     if not suite.measure and not suite.attacks:
         raise SuiteError(f'{source} needs attacks, as in attacks = ["none"], or a [measure]')
     for key in ("tasks", "attacks", "defenses", "seeds"):
@@ -94,6 +106,19 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
             if label not in listed and not (key == "defenses" and "*" in listed):
                 raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")
     return suite
+
+
+def _part(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The content of a part, with what it takes over from its suite."""
+    if own := {"title", "description", "also"} & set(part):
+        raise SuiteError(f"{source}: [[also]] has no {min(own)} of its own")
+    whole = {key: content[key] for key in INHERITED if key in content} | dict(part)
+    for key in ("task", "attack", "defense"):
+        listed = whole.get(f"{key}s", [])
+        taken = {label: table for label, table in content.get(key, {}).items() if label in listed}
+        if taken:
+            whole[key] = taken | part.get(key, {})
+    return whole
 
 
 def _narrow(content: dict[str, Any], settings: list[str]) -> None:

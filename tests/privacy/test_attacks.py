@@ -11,7 +11,7 @@ from fflbench.federation.training import FlatModel
 from fflbench.privacy import Observed
 from fflbench.privacy.inversion import labels
 from fflbench.privacy.scoring import psnr, score
-from fflbench.privacy.victims import draw, gradients, trained
+from fflbench.privacy.victims import draw, gradients, trained, value_range
 from fflbench.registry import Kind
 
 
@@ -22,13 +22,16 @@ def observed(task, victims=4, batch=1, steps=1, rate=0.1, seed=0, model=None):
     flat = FlatModel(model or it.model(), torch.device("cpu"))
     (held,) = draw(it, 1, victims, batch, seed)
     group = trained(it, flat, held, steps, rate)
+    low, high = value_range(it.data().train.x)
     seen = Observed(
         model=flat.model,
-        gradients=gradients(flat.columns, list(group.updates), steps, rate),
+        gradients=gradients(flat, list(group.updates), steps, rate),
         count=batch,
         shape=group.x.shape[2:],
         classes=len(it.classes),
         loss=it.loss,
+        low=torch.from_numpy(low),
+        high=torch.from_numpy(high),
         generator=torch.Generator().manual_seed(seed),
     )
     return seen, group
@@ -103,9 +106,9 @@ def test_scores_pair_reconstructions_with_originals():
     x = rng.random((3, 1, 4, 4)).astype(np.float32)
     y = np.array([0, 1, 2])
     found = score(x, y, x[[2, 0, 1]], y[[2, 0, 1]])
-    assert found.order == [1, 2, 0]
+    np.testing.assert_array_equal(found.found, x)
     assert found.psnr == [150.0] * 3
     assert found.label_accuracy == 1
-    noisy = score(x, y, x + np.float32(0.1), y)
-    assert noisy.psnr == pytest.approx([20.0] * 3, abs=0.01)
-    assert score(x, y, np.full_like(x, np.nan), y).psnr[0] < -100
+    darker = score(x, y, x - np.float32(0.1) * (x > 0.1), y)
+    assert darker.mse == pytest.approx(0.01 * (x > 0.1).mean((1, 2, 3)), rel=1e-4)
+    assert score(x, y, np.full_like(x, np.nan), y).mse == pytest.approx((x**2).mean((1, 2, 3)), rel=1e-4)

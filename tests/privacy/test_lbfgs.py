@@ -11,7 +11,7 @@ def rosenbrock(z):
 
 
 def with_gradients(function):
-    def objective(z):
+    def objective(z, rows):
         z = z.detach().requires_grad_()
         values = function(z)
         return values.detach(), torch.autograd.grad(values.sum(), z)[0]

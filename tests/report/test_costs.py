@@ -98,10 +98,10 @@ def test_growth_is_drawn_with_its_numbers_in_the_legend(timed):
 
 def test_markdown_and_csv_hold_every_cell(timed):
     made = contents.files("Own", timed)
-    page, lines = made["tables.md"].decode(), made["tables.csv"].decode().splitlines()
+    page, lines = made["tables.md"].decode(), made["measures.csv"].decode().splitlines()
     assert page.startswith("# Own\n")
     assert page.count("| median |") == 2
-    assert lines[0] == "task,measure,defense,seed,status,metric,value"
+    assert lines[0] == "task,measure,attack,defense,seed,status,metric,value"
     assert len(lines) == 1 + sum(len(record.metrics) for record in timed)
 
 
@@ -121,4 +121,4 @@ def test_a_cell_that_failed_is_told(timed):
     sheets = costs.sheets([failed, *timed[1:]])
     assert sheets[-1].title == "Cells that failed"
     assert sheets[-1].rows == (("digits-mlp", "runtime (updates = 4)", "fedavg", "no memory"),)
-    assert ",failed," in contents.files("Own", [failed])["tables.csv"].decode()
+    assert ",failed," in contents.files("Own", [failed])["measures.csv"].decode()

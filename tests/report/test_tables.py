@@ -9,7 +9,7 @@ from scipy import stats
 
 from fflbench.records import Record
 from fflbench.records.record import identify
-from fflbench.report import render
+from fflbench.report import contents, render
 from fflbench.report.show import plot
 from fflbench.report.statistics import estimate
 from fflbench.report.tables import robustness
@@ -107,12 +107,12 @@ def test_diverged_and_failed_cells_are_shown_as_such_and_break_nothing():
     (table,) = robustness(records)
     assert [row.values[0].note for row in table.rows] == ["1 of 2 diverged", "1 of 2 failed", "1 seed"]
     assert [row.values[1].best for row in table.rows] == [False, False, True]
-    for text in (render.to_markdown("x", [table]), render.to_csv([table])):
+    for text in (render.to_markdown([table]), render.to_csv([table])):
         assert "1 of 2 diverged" in text
 
 
 def test_markdown_holds_figures_intervals_and_escaped_names():
-    text = render.to_markdown("My <suite>", robustness(RECORDS))
+    text = contents.files("My <suite>", RECORDS)["tables.md"].decode()
     assert text.startswith("# My \\<suite\\>\n")
     half = stats.t.ppf(0.975, 1) * np.std([80, 90], ddof=1) / np.sqrt(2)
     assert f"| median | **0.400 ± 0.000** | **85.00 ± {half:.2f}** |" in text

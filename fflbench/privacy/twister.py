@@ -1,0 +1,97 @@
+"""Solving a Mersenne Twister (Matsumoto and Nishimura, ACM TOMACS 1998) of which some outputs are missing.
+
+Outputs are the words x of a recurrence, each scrambled by a map that can be undone:
+
+    x[i + 624] = x[i + 397] ^ twist(upper bit of x[i], lower bits of x[i + 1])
+
+where the twist can be undone too. So of the three things in a line any two give the third, and with half of all words
+known a few passes over all lines give the rest, as an erasure code is decoded by peeling.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.crypto.pads import Words
+
+N, M = 624, 397
+MATRIX = np.uint32(0x9908B0DF)
+UPPER, LOWER = np.uint32(0x80000000), np.uint32(0x7FFFFFFF)
+
+Known = npt.NDArray[np.bool_]
+
+
+def solve(outputs: Words, known: Known) -> tuple[Words, Known] | None:
+    """All outputs, and which of them are sure, from those that are known; nothing where these are no twister's."""
+    # The words before the first output are unknown, but lines run through them.
+    words = np.concatenate([np.zeros(N, np.uint32), np.where(known, untemper(outputs), np.uint32(0))])
+    upper = np.concatenate([np.zeros(N, bool), known])
+    lower = upper.copy()
+    before = -1
+    while (sure := int(upper.sum() + lower.sum())) > before:
+        before = sure
+        _pass(words, upper, lower)
+    if not _holds(words, upper, lower):
+        return None
+    return temper(words[N:]), (upper & lower)[N:]
+
+
+def _pass(words: Words, upper: Known, lower: Known) -> None:
+    """Whatever one line gives, for all lines; the arrays are filled in as they are."""
+    line = np.arange(len(words) - N)
+    whole = upper & lower
+    fed = upper[line] & lower[line + 1]
+    for wanted, given in ((N, M), (M, N)):
+        rows = line[fed & whole[line + given] & ~whole[line + wanted]]
+        words[rows + wanted] = words[rows + given] ^ _twist(words[rows] & UPPER | words[rows + 1] & LOWER)
+        upper[rows + wanted] = lower[rows + wanted] = True
+        whole = upper & lower
+    rows = line[whole[line + M] & whole[line + N] & ~fed]
+    seed = _untwist(words[rows + M] ^ words[rows + N])
+    # One array after the other: neighbouring lines speak of the two parts of the same word.
+    words[rows] = np.where(upper[rows], words[rows], words[rows] & LOWER | seed & UPPER)
+    upper[rows] = True
+    words[rows + 1] = np.where(lower[rows + 1], words[rows + 1], words[rows + 1] & UPPER | seed & LOWER)
+    lower[rows + 1] = True
+
+
+def _holds(words: Words, upper: Known, lower: Known) -> bool:
+    """Whether all lines that are wholly known are true."""
+    line = np.arange(len(words) - N)
+    whole = upper & lower
+    rows = line[upper[line] & lower[line + 1] & whole[line + M] & whole[line + N]]
+    fed = words[rows] & UPPER | words[rows + 1] & LOWER
+    return bool((words[rows + N] == words[rows + M] ^ _twist(fed)).all())
+
+
+def _twist(fed: Words) -> Words:
+    twisted: Words = fed >> np.uint32(1) ^ (fed & np.uint32(1)) * MATRIX
+    return twisted
+
+
+def _untwist(twisted: Words) -> Words:
+    # The upper bit is the matrix's alone, so it tells whether that was added.
+    last = twisted >> np.uint32(31)
+    fed: Words = (twisted ^ last * MATRIX) << np.uint32(1) | last
+    return fed
+
+
+def temper(words: Words) -> Words:
+    """From the recurrence's words to what the generator gives out."""
+    y: Words = words ^ words >> np.uint32(11)
+    y = y ^ y << np.uint32(7) & np.uint32(0x9D2C5680)
+    y = y ^ y << np.uint32(15) & np.uint32(0xEFC60000)
+    y ^= y >> np.uint32(18)
+    return y
+
+
+def untemper(outputs: Words) -> Words:
+    """Back again: shifts are undone from the end that they leave as it was."""
+    y: Words = outputs ^ outputs >> np.uint32(18)
+    y = y ^ y << np.uint32(15) & np.uint32(0xEFC60000)
+    found = y
+    for _ in range(4):
+        found = y ^ found << np.uint32(7) & np.uint32(0x9D2C5680)
+    y = found
+    for _ in range(2):
+        found = y ^ found >> np.uint32(11)
+    return found

@@ -1,0 +1,71 @@
+"""Undoing the mask: which of two partners each entry of a linear layer came from, by its low rank.
+
+The layer's weights and bias together, a matrix M = D A with a column of D and a row of A for each example, have rank b
+at most for b examples. Of two partners' mixed matrices only the sum M1 + M2 is known, but its column space is that of
+both together. Each column of M1 is one of 2^p ways to choose between two mixed columns, and generically the only one,
+beside its complement, that lies in that space: a few rows are tried in all ways, and decide the others. Which of the
+two choices belong together across columns shows in the shape interaction matrix (Costeira and Kanade, A multibody
+factorization method for independently moving objects, IJCV 1998): its entries between independent subspaces are zero.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Real = npt.NDArray[np.float64]
+Owners = npt.NDArray[np.bool_]
+
+SPARE = 4
+"""Rows tried beyond the rank: each makes a wrong choice less likely to fit by accident."""
+MOST = 16
+"""Rows tried in all ways at most."""
+
+
+def unmix(one: Real, other: Real, rank: int) -> Owners | None:
+    """Where `one` holds the first partner's entries, whoever that is; `rank` is that of both partners' sum.
+
+    Nothing where the rank is no constraint, or there are too many ways to try.
+    """
+    if one.shape[0] < one.shape[1]:
+        found = unmix(one.T, other.T, rank)
+        return None if found is None else found.T
+    length, count = one.shape
+    tried = min(rank + SPARE, length)
+    if rank > count or rank >= tried or tried > MOST:
+        return None
+    chosen = _choose(one, other, rank, tried)
+    first, second = np.where(chosen, one, other), np.where(chosen, other, one)
+    return chosen ^ _exchanged(first, second, rank)
+
+
+def _choose(one: Real, other: Real, rank: int, tried: int) -> Owners:
+    """For every column, entries of one partner; of which one, each column decides for itself."""
+    from scipy.linalg import qr
+
+    space = np.linalg.svd(one + other, full_matrices=False)[0][:, :rank]
+    # Rows that span the space as well as any.
+    rows = qr(space.T, mode="economic", pivoting=True)[2][:tried]
+    basis = np.linalg.qr(space[rows])[0]
+    outside = np.eye(tried) - basis @ basis.T
+    # The complement fits as well, so the first row may stay as it is.
+    ways = (np.arange(2 ** (tried - 1))[:, None] >> np.arange(tried) & 1).astype(np.float64)
+    chosen = np.empty(one.shape, bool)
+    for column in range(one.shape[1]):
+        a, b = one[rows, column], other[rows, column]
+        beyond = (outside @ a + (ways * (b - a)) @ outside) ** 2
+        swapped = ways[beyond.sum(1).argmin()].astype(bool)
+        whole = space @ np.linalg.lstsq(space[rows], np.where(swapped, b, a), rcond=None)[0]
+        chosen[:, column] = np.abs(one[:, column] - whole) <= np.abs(other[:, column] - whole)
+        chosen[rows, column] = ~swapped
+    return chosen
+
+
+def _exchanged(first: Real, second: Real, rank: int) -> Owners:
+    """In which columns the two partners changed places, as against the others."""
+    both = np.concatenate([first, second], axis=1)
+    right = np.linalg.svd(both, full_matrices=False)[2][:rank]
+    related = (right.T @ right) ** 2
+    half = first.shape[1]
+    same = related[:half, :half] + related[half:, half:] - related[:half, half:] - related[half:, :half]
+    leading = np.linalg.eigh(same)[1][:, -1]
+    exchanged: Owners = leading < 0
+    return exchanged

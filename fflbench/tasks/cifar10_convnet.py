@@ -1,0 +1,47 @@
+"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009) with the network that Geiping et
+al. invert (How easy is it to break privacy in federated learning?, NeurIPS 2020), as in the FFL paper's figures.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge
+
+from fflbench.data.cifar10 import CIFAR10, CLASSES
+from fflbench.registry import task
+from fflbench.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+WIDTHS = ((1, 2, 2, 4, 4, 4), (4, 4))
+"""Channels of the convolutions, in times of the width; a pooling of three by three ends each block."""
+LEFT = 3 * 3
+"""Positions that are left of an image."""
+
+
+@task("cifar10-convnet", title="CIFAR-10, ConvNet")
+class Cifar10ConvNet(Task):
+    """Ten kinds of objects in photographs of 32 x 32 pixels, by a network that papers on inversion attack."""
+
+    data_set = CIFAR10
+    classes = CLASSES
+
+    rounds = 100
+    local_epochs = 3
+    noise_sigma = 0.2
+    source = CLASSES.index("cat")
+    target = CLASSES.index("dog")
+    width: Annotated[int, Ge(1), "channels of the first convolution; the papers have 64"] = 64
+
+    def model(self) -> "nn.Module":
+        from torch import nn
+
+        layers: list[nn.Module] = []
+        channels = 3
+        for block in WIDTHS:
+            for times in block:
+                wide = times * self.width
+                layers += [nn.Conv2d(channels, wide, 3, padding=1), nn.BatchNorm2d(wide), nn.ReLU()]
+                channels = wide
+            layers.append(nn.MaxPool2d(3))
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(LEFT * channels, 10))
