@@ -5,10 +5,16 @@ import os
 import sys
 from importlib.util import find_spec
 
-from benchmarks import cells, committed, engines, exchange, rules
+from benchmarks import cells, committed, engines, exchange, reconstructions, rules
 from benchmarks.timing import Ratio
 
-ROOMS = {"rules": rules, "engines": engines, "cells": cells, "exchange": exchange}
+ROOMS = {
+    "rules": rules,
+    "engines": engines,
+    "cells": cells,
+    "exchange": exchange,
+    "reconstructions": reconstructions,
+}
 
 
 def main() -> int:

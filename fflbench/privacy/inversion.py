@@ -57,7 +57,7 @@ def matching(
     batched = vmap(grad_and_value(objective, argnums=(0, 1)))
 
     def of_victims(x: Tensor, logits: Tensor, rows: Tensor | None = None) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        wanted = seen if rows is None or len(rows) == observed.victims else tuple(part[rows] for part in seen)
+        wanted = seen if rows is None else tuple(part[rows] for part in seen)
         found: tuple[tuple[Tensor, Tensor], Tensor] = batched(x, logits, wanted)
         return found
 

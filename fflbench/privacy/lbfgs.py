@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 ARMIJO = 1e-4
-HALVINGS = 12
+TRIALS = (1, 6, 6)
+"""How many step lengths are tried at once, each half of the one before: many cost hardly more than one."""
 
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """From points, a row each, and the numbers of their problems, to values and gradients."""
@@ -68,16 +69,26 @@ def _backtrack(
     """Points that are lower by enough (Armijo), their values and gradients; where there is none, those before."""
     after, value_after, gradient_after = z.clone(), value.clone(), gradient.clone()
     looking = torch.arange(len(z), device=z.device)
-    for _ in range(HALVINGS):
-        tried = z[looking] + length[looking, None] * direction[looking]
-        found, found_gradient = objective(tried, rows[looking])
-        good = found <= (value + ARMIJO * length * slope)[looking]
-        places = looking[good]
-        after[places], value_after[places], gradient_after[places] = tried[good], found[good], found_gradient[good]
-        looking = looking[~good]
+    for count in TRIALS:
+        halves = 0.5 ** torch.arange(count, device=z.device)
+        # A row for each of the lengths, longest first, for each who is still looking.
+        each, lengths = looking.repeat_interleave(count), (length[looking, None] * halves).flatten()
+        tried = z[each] + lengths[:, None] * direction[each]
+        found, found_gradient = objective(tried, rows[each])
+        good = (found <= value[each] + ARMIJO * lengths * slope[each]).view(-1, count)
+        some = good.any(1)
+        # Of several ones argmax names the first, the longest step.
+        chosen = (torch.arange(len(looking), device=z.device) * count + good.int().argmax(1))[some]
+        places = looking[some]
+        after[places], value_after[places], gradient_after[places] = (
+            tried[chosen],
+            found[chosen],
+            found_gradient[chosen],
+        )
+        length = length * 0.5**count
+        looking = looking[~some]
         if not len(looking):
             break
-        length[looking] /= 2
     return after, value_after, gradient_after
 
 

@@ -110,14 +110,14 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
 
 def _part(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> dict[str, Any]:
     """The content of a part, with what it takes over from its suite."""
-    if own := {"title", "description", "also"} & set(part):
-        raise SuiteError(f"{source}: [[also]] has no {min(own)} of its own")
+    if whole_suites := {"title", "description", "also"} & set(part):
+        raise SuiteError(f"{source}: [[also]] has no {min(whole_suites)} of its own")
     whole = {key: content[key] for key in INHERITED if key in content} | dict(part)
     for key in ("task", "attack", "defense"):
-        listed = whole.get(f"{key}s", [])
-        taken = {label: table for label, table in content.get(key, {}).items() if label in listed}
-        if taken:
-            whole[key] = taken | part.get(key, {})
+        listed, own = whole.get(f"{key}s"), part.get(key, {})
+        # What is of another type than it should be is told later, with the part's name.
+        if isinstance(listed, list) and isinstance(own, dict):
+            whole[key] = {label: table for label, table in content.get(key, {}).items() if label in listed} | own
     return whole
 
 

@@ -355,3 +355,61 @@ def test_the_papers_cost_suites_hold_what_its_tables_do():
         for task in ("mnist-cnn", "cifar10-vgg16")
         for defense in ("fedavg", "ffl")
     ]
+
+
+PARTS = (
+    GOOD
+    + """
+[[also]]
+tasks = ["digits-cnn"]
+attacks = ["idlg"]
+defenses = ["fedavg", "ffl"]
+[also.attack.idlg]
+steps = 9
+[also.measure]
+use = "reconstruction"
+target = ["own", "pair-sum"]
+
+[[also]]
+attacks = ["label-flipping"]
+"""
+)
+
+
+def test_a_suite_may_have_several_parts():
+    whole, found = cells(GOOD), cells(PARTS)
+    assert [cell.id for cell in found[: len(whole)]] == [cell.id for cell in whole]
+    rebuilt, flipped = found[len(whole) : -4], found[-4:]
+    assert [(cell.labels["defense"], cell.seed) for cell in rebuilt] == [
+        *[("fedavg", 0), ("fedavg", 1)],
+        *[("ffl", 0), ("ffl", 1)] * 2,
+    ]
+    assert all(cell.configuration["privacy-attack"]["parameters"]["steps"] == 9 for cell in rebuilt)
+    # What a part does not give is its suite's: tasks with their overrides, defenses with their tables, seeds.
+    assert {cell.labels["defense"] for cell in flipped} == {"fedavg", "krum-3"}
+    assert all(cell.configuration["task"]["parameters"]["rounds"] == 3 for cell in flipped)
+    assert flipped[-1].configuration["defense"]["parameters"]["f"] == 3
+
+
+def test_seeds_from_outside_are_those_of_every_part_that_has_none_of_its_own():
+    assert {cell.seed for cell in cells(PARTS, "seeds=[5]")} == {5}
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ('title = "x"', r"own.toml: \[\[also\]\] has no title of its own"),
+        ('attacks = ["nonee"]', r'own.toml: \[\[also\]\] 1: attacks: .*"nonee" is not registered'),
+        ("attack = 3", r"own.toml: \[\[also\]\] 1"),
+        ('attacks = ["none"]', r"\[\[also\]\] 1: .* are the same cell under two labels"),
+        ("defenses = 3", r"own.toml: \[\[also\]\] 1"),
+    ],
+)
+def test_mistakes_in_a_part_name_it(part, told):
+    with pytest.raises(SuiteError, match=told):
+        cells(GOOD + "[[also]]\n" + part)
+
+
+def test_also_must_be_tables():
+    with pytest.raises(SuiteError, match="also"):
+        cells(GOOD.replace("[overrides]", "also = 3\n[overrides]"))
