@@ -25,7 +25,10 @@ RATE = 0.1
 
 
 def ratios(*, peers: bool) -> Iterator[Ratio]:
-    """Seconds a reconstruction takes, where both sides take the same number of steps."""
+    """Seconds that all reconstructions take: signed Adam with as many steps on both sides; L-BFGS with at most as many.
+
+    Torch's stops where its own tests say so, ours where a gradient is explained to single precision.
+    """
     seen = observed(VICTIMS)
     with one_thread():
         yield from race(

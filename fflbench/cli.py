@@ -153,6 +153,70 @@ def run_command(
     )
 
 
+@app.command("leaderboard")
+def leaderboard_command(
+    folder: Annotated[Path, typer.Argument(help="Records that a run wrote, as results/quick, or a leaderboard.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where it goes (default: leaderboards/SUITE, or where it is).")
+    ] = None,
+    add: Annotated[
+        Path | None,
+        typer.Option("--add", help="Take an entry from outside into it first: entry.json and records/ with digests."),
+    ] = None,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Exit with 0 though some records could not be used.")
+    ] = False,
+    plugin: Plugins = None,
+) -> None:
+    """Make tables and figures from records; nothing runs, and the same records give the same bytes.
+
+    Damaged or altered records are named and left out, and the exit code is 1. Examples: fflbench leaderboard
+    results/quick · fflbench leaderboard leaderboards/quick --add their-entry
+    """
+    from fflbench import registry
+    from fflbench.report import leaderboard
+
+    for failure in registry.load_named(plugin or []):
+        raise FflbenchError(str(failure))
+    if add:
+        from fflbench.records import evidence
+
+        entry = evidence.add(add, folder)
+        typer.echo(f"{entry.name} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
+    where, found = leaderboard.generate(folder, out)
+    for problem in found.problems:
+        typer.echo(problem, err=True)
+    typer.echo(f"{len(found.records)} records: {where / leaderboard.PAGE}", err=True)
+    if found.problems and not allow_partial:
+        raise typer.Exit(1)
+
+
+@app.command("verify")
+def verify_command(
+    folder: Annotated[Path, typer.Argument(help="A leaderboard, as leaderboards/quick.")],
+    sample: Annotated[int, typer.Option(min=1, help="How many cells to run again.")] = 3,
+    seed: Annotated[int, typer.Option(help="Which ones: another seed takes others.")] = 0,
+    device: Annotated[str, typer.Option(help="Where participants train: cpu, or cuda.")] = "cpu",
+    plugin: Plugins = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Run a sample of a leaderboard's cells again and compare: to the bit, or on other machines by what to expect.
+
+    With --plugin, cells that were reported from outside come first, and those that hold are noted in their entry. Ends
+    with exit code 1 when one differs.
+    """
+    from fflbench import registry
+    from fflbench.execution import verify
+
+    for failure in registry.load_named(plugin or []):
+        raise FflbenchError(str(failure))
+    verdicts = verify.verify(folder, sample, seed, plugin or [], device)
+    for verdict in verdicts:
+        typer.echo(verdict)
+    if any(verdict.how == "differs" for verdict in verdicts):
+        raise typer.Exit(1)
+
+
 @app.command("show")
 def show_command(
     cell: Annotated[str, typer.Argument(help="A record's file, or the first letters of a cell's id.")],

@@ -13,6 +13,7 @@ from fflbench.registry import Kind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from torch import nn
 
     from fflbench.federation import Columns, Defense
     from fflbench.tasks import Task
@@ -66,7 +67,7 @@ class Measure:
         """About how many bytes a cell needs."""
         return PROCESS_BYTES
 
-    def estimate(self, task: "Task", defense: "Defense") -> float:
+    def estimate(self, task: "Task", defense: "Defense", attack: Any = None) -> float:
         """About how many seconds a cell takes."""
         raise NotImplementedError
 
@@ -85,13 +86,18 @@ class Measure:
 
 def columns_of(task: "Task") -> "Columns":
     """The columns of an update, without storing a model."""
-    import torch
-
     from fflbench.federation.columns import Columns
+
+    return Columns.of(built(task))
+
+
+def built(task: "Task") -> "nn.Module":
+    """A task's model, without its weights."""
+    import torch
 
     try:
         with torch.device("meta"):
-            return Columns.of(task.model())
+            return task.model()
     except FflbenchError:
         raise
     except Exception as error:

@@ -52,7 +52,7 @@ class Communication(Measure):
     def memory(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates + 16)
 
-    def estimate(self, task: Task, defense: Defense) -> float:
+    def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
         return 3.0
 
     def play(

@@ -51,7 +51,7 @@ class Runtime(Measure):
     def memory(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates * 11 // 10 + TEMPORARIES)
 
-    def estimate(self, task: Task, defense: Defense) -> float:
+    def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
         values = self.updates * columns_of(task).count
         once = values * (3e-8 if defense.exchanges else 3e-9)
         # Two shorter lengths add about a third.

@@ -1,6 +1,7 @@
 """`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -162,9 +163,15 @@ def estimate(planned: Plan, workers: int | None = None) -> float:
     counts = Counter(str(cell.configuration["task"]) for cell in attacked)
     tasks: dict[str, Task] = {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}
     total = sum(counts[key] * task.rounds * seconds_per_round(task) for key, task in tasks.items())
-    one_by_one = sum(
-        cell.measure.estimate(cell.create(Kind.TASK), cell.create(Kind.DEFENSE)) for cell in measured if cell.measure
-    )
+    one_by_one = 0.0
+    for cell, measure in ((cell, cell.measure) for cell in measured):
+        assert measure is not None
+        attack = cell.create(measure.attacked) if measure.attacked else None
+        seconds = measure.estimate(cell.create(Kind.TASK), cell.create(Kind.DEFENSE), attack)
+        if measure.alone:
+            one_by_one += seconds
+        else:
+            total += seconds
     return START_UP + one_by_one + total / max(1, min(workers or os.cpu_count() or 1, len(planned.open)))
 
 
@@ -174,6 +181,11 @@ def _standing(cell: Cell, store: Store, suite: str) -> Record | None:
     if record and cell.measure and set(cell.measure.metrics) - set(record.metrics):
         return None
     if record and record.status == "done" and record.manifest.get("results") == results_versions(cell):
+        try:
+            store.arrays(record)
+        except RecordError as error:
+            warnings.warn(f"{error}; its cell runs again", stacklevel=2)
+            return None
         return record.model_copy(update={"labels": dict(cell.labels), "suite": suite})
     return None
 

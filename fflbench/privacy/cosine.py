@@ -19,7 +19,7 @@ def invert(observed: Observed, steps: int, rate: float, smoothness: float, resta
     for _ in range(restarts):
         start = observed.start(observed.count, *observed.shape)
         found.append(_search(objective, start, logits, steps, rate, observed))
-    best = torch.stack([values for _, values in found]).argmin(0)
+    best = torch.stack([values.nan_to_num(torch.inf) for _, values in found]).argmin(0)
     rows = torch.arange(observed.victims, device=best.device)
     return Guess(torch.stack([x for x, _ in found])[best, rows], y)
 

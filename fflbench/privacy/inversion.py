@@ -19,6 +19,8 @@ Objective = Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]
 """For many victims at once, by inputs and logits of classes, and by which victims if not all: gradients by both, and
 values.
 """
+NOISE = 256
+"""Random inputs by which a model's usual probabilities are estimated."""
 ENOUGH = 1e-12
 """The share of a gradient's square that may stay unexplained: no more can be told from single precision."""
 
@@ -71,21 +73,32 @@ def squared(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
 
 
 def labels(observed: Observed) -> Tensor:
-    """The classes of each victim's examples, from the last layer's gradient alone, as many as there are examples.
+    """The classes of each victim's examples, from the last bias's gradient, as many as there are examples.
 
-    With cross-entropy the gradient by the last bias is the mean of probabilities less the truth: the one negative entry
-    of a single example is its class (Zhao et al., 2020). For several it is a guess: what is most negative is there most
-    likely, once for each time that its share of the batch is taken away.
+    With cross-entropy that gradient is the mean of probabilities less the truth: the one negative entry of a single
+    example is its class (Zhao et al., 2020). For several, the probabilities that the model gives to random inputs stand
+    for those it gave to the victim's, and what is then left of each class is how often it is there (Wainakh et al.,
+    User-level label leakage from gradients in federated learning, PoPETs 2022, estimate it in the same way).
     """
     biases = observed.gradients[-1]
     if observed.loss == "binary-cross-entropy":
         return (biases < 0).long().expand(-1, observed.count)
-    left, found = biases.clone(), []
+    left, found = -biases.clone(), []
+    if observed.count > 1:
+        left += _usual_probabilities(observed)
     for _ in range(observed.count):
-        chosen = left.argmin(1)
+        chosen = left.argmax(1)
         found.append(chosen)
-        left[torch.arange(len(left), device=left.device), chosen] += 1 / observed.count
+        left[torch.arange(len(left), device=left.device), chosen] -= 1 / observed.count
     return torch.stack(found, 1)
+
+
+def _usual_probabilities(observed: Observed) -> Tensor:
+    """What the model says of inputs that are noise, on average."""
+    made = torch.rand(NOISE, *observed.shape, generator=observed.generator).to(observed.low.device)
+    with torch.no_grad():
+        outputs: Tensor = observed.model(observed.low + (observed.high - observed.low) * made)
+    return outputs.softmax(-1).mean(0)
 
 
 def logits_of(y: Tensor, classes: int) -> Tensor:

@@ -25,7 +25,10 @@ BITS = 32
 
 @dataclass(frozen=True)
 class Heard:
-    """All that the one who asked has in the end, as 32-bit words: what it was sent, and what it knew itself."""
+    """What the one who asked has that bears on the other's update, as 32-bit words; the other sees as much of it.
+
+    Beside it stand the power and the sealed seed, which say nothing without the server's key.
+    """
 
     whole: Words
     kept: Words
@@ -79,7 +82,7 @@ class Partner(Measure):
     def steps(self) -> int:
         return self.pairs
 
-    def estimate(self, task: Task, defense: Defense) -> float:
+    def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
         return 0.1 * self.pairs
 
     def play(

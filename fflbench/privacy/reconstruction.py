@@ -9,12 +9,12 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from fflbench.errors import ParameterError
-from fflbench.federation import Columns, Defense, Sent
+from fflbench.federation import Columns, Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
-from fflbench.measures import PROCESS_BYTES, Measure, Outcome, columns_of
+from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
 from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
-from fflbench.privacy.scoring import Score, pixels, psnr, score
-from fflbench.privacy.targets import TARGETS, Look, Seen, layer_columns, separable
+from fflbench.privacy.scoring import Score, pixels, score
+from fflbench.privacy.targets import PAIRS, TARGETS, TRAITOR, Look, Seen, layer_columns
 from fflbench.randomness import stream
 from fflbench.registry import Kind, measure
 from fflbench.tasks import Task
@@ -22,6 +22,8 @@ from fflbench.types import Inputs
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
+    from torch import nn
+
     from fflbench.federation.training import FlatModel
     from fflbench.privacy.victims import Group
 
@@ -37,16 +39,17 @@ class Watched(NamedTuple):
     right_pair: bool | None
     """Whether its two people did exchange with each other."""
     right_mask: float | None
-    """Of the entries of a separated layer where the two differ, the share whose owner was told right."""
+    """Of the entries of a right pair's separated layer where the two differ, the share whose owner was told right."""
 
 
-@measure("reconstruction", title="Reconstruction", version=2)
+@measure("reconstruction", title="Reconstruction", version=3)
 class Reconstruction(Measure):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
     attacked = Kind.PRIVACY_ATTACK
     metrics = (
-        *("mse", "psnr", "best_psnr", "ssim", "label_accuracy", "floor_mse", "floor_psnr", "floor_ssim"),
+        *("mse", "psnr", "best_psnr", "ssim", "label_accuracy"),
+        *("floor_mse", "floor_psnr", "floor_best_psnr", "floor_ssim", "floor_label_accuracy"),
         *("pair_accuracy", "mask_accuracy"),
     )
 
@@ -70,7 +73,7 @@ class Reconstruction(Measure):
     def check(self, task: Task, defense: Defense) -> None:
         if defense.exchanges and self.people % 2:
             raise ParameterError(f"people = {self.people} leaves one without a partner; take an even number")
-        if TARGETS[self.target].finds_pairs and not separable(columns_of(task)):
+        if TARGETS[self.target].finds_pairs and not _linear(built(task)):
             raise ParameterError(f"target = {self.target} needs a model with a linear layer")
 
     def steps(self) -> int:
@@ -80,10 +83,11 @@ class Reconstruction(Measure):
         # A victim's gradient is held several times over while it is differentiated.
         return PROCESS_BYTES + 4 * COPIES * columns_of(task).count * self.groups * self.people * self.batch
 
-    def estimate(self, task: Task, defense: Defense) -> float:
-        # From digits-cnn with 200 and cifar10-convnet with 1000 steps; how many an attack takes is its own matter.
-        each = 0.3 + 3e-4 * columns_of(task).count
-        return each * self.groups * self.people * self.batch
+    def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
+        steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
+        examples = self.groups * self.people * self.batch
+        # Measured on one core with digits-cnn and cifar10-convnet: what a step costs, and what an example adds to it.
+        return 1.0 + steps * (0.01 + 2.5e-7 * examples * columns_of(task).count)
 
     def play(
         self,
@@ -100,6 +104,8 @@ class Reconstruction(Measure):
         from fflbench.federation.training import FlatModel
         from fflbench.privacy.victims import draw, gradients, prepare, value_range
 
+        if not np.issubdtype(task.data().train.x.dtype, np.floating):
+            raise ParameterError("reconstruction needs examples made of real numbers, such as images")
         with one_thread():
             model = FlatModel(new_model(task, seed), torch.device(device))
             held = draw(task, self.groups, self.people, self.batch, seed)
@@ -139,13 +145,30 @@ class Reconstruction(Measure):
             selected = defense.select(number)
             sent = group.updates[selected]
             view = defense.transmit(number, weights, selected, Sent(sent, sent))
-            seen = Seen(view, selected.tolist(), getattr(defense, "partner", {}), dict(enumerate(group.updates)))
+            partners = getattr(defense, "partner", {})
             target = TARGETS[self.target]
-            for look in target.look(seen):
-                right = _exchanged(look, seen.partners) if target.finds_pairs else None
-                looks.append(Watched(number, look, right, _right_mask(look, seen)))
+            for look in target.look(self._confined(view, selected.tolist(), partners, group, model)):
+                right = partners.get(look.people[0]) == look.people[1] if target.finds_pairs else None
+                mask = _right_mask(look, view, group) if right else None
+                looks.append(Watched(number, look, right, mask))
             groups.append(group)
+        if not looks:
+            raise ParameterError("nobody found a partner, so there is nothing to attack")
         return looks, groups
+
+    def _confined(
+        self, view: ServerView, people: list[int], partners: Mapping[int, int], group: "Group", model: "FlatModel"
+    ) -> Seen:
+        """What the target says it must know, and nothing more."""
+        knows = TARGETS[self.target].knows
+        traitors = {min(pair) for pair in partners.items()} or {people[0]}
+        return Seen(
+            view,
+            people,
+            _linear(model.model),
+            partners if {PAIRS, TRAITOR} & set(knows) else {},
+            {who: group.updates[who] for who in traitors} if TRAITOR in knows else {},
+        )
 
     def _scored(
         self,
@@ -178,15 +201,15 @@ class Reconstruction(Measure):
             chance = rng.integers(len(data.y), size=len(true))
             floor = score(true, labels, seen(data.x[chance]), data.y[chance])
             found[watched.group, people] = scored.found.reshape(len(people), self.batch, *true.shape[1:])
-            at_chance = {"floor_mse": _mean(floor.mse), "floor_ssim": floor.ssim and _mean(floor.ssim)}
+            at_chance = {f"floor_{name}": value for name, value in _told(floor).items()}
             history.append({"group": watched.group, "people": people, **_told(scored), **at_chance})
-        names = ("mse", "psnr", "best_psnr", "ssim", "floor_mse", "floor_ssim")
+        names = [part + name for part in ("", "floor_") for name in ("mse", "psnr", "best_psnr", "ssim")]
         middle = {name: _median([told[name] for told in history]) for name in names}
         return Outcome(
             metrics={
                 **middle,
                 "label_accuracy": _mean([told["label_accuracy"] for told in history]),
-                "floor_psnr": psnr(middle["floor_mse"] or 0.0),
+                "floor_label_accuracy": _mean([told["floor_label_accuracy"] for told in history]),
                 "pair_accuracy": _mean_or_nothing([each.right_pair for each in looks]),
                 "mask_accuracy": _mean_or_nothing([each.right_mask for each in looks]),
             },
@@ -198,6 +221,7 @@ class Reconstruction(Measure):
                 "adaptive": TARGETS[self.target].adaptive if defense.exchanges else None,
                 "target": TARGETS[self.target].meaning,
                 "knows": list(TARGETS[self.target].knows),
+                "caution": TARGETS[self.target].caution,
                 "optimiser": f"gradient descent, {self.local_steps} x {self.rate}",
             },
             arrays={"originals": originals, "found": found},
@@ -212,20 +236,20 @@ def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
     return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
 
 
-def _exchanged(look: Look, partners: Mapping[int, int]) -> bool:
-    one, other = look.people
-    return partners.get(one) == other
+def _linear(model: "nn.Module") -> list[str]:
+    """The names of the weights of linear layers."""
+    from torch import nn
+
+    return [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)]
 
 
-def _right_mask(look: Look, seen: Seen) -> float | None:
-    """Up to exchange of the partners, where their values differ; a false pair has no mask to be right about."""
+def _right_mask(look: Look, view: ServerView, group: "Group") -> float | None:
+    """Up to exchange of two partners, where their values differ; nothing where no mask was told."""
     if look.owners is None:
         return None
-    one, other = look.people
-    if not _exchanged(look, seen.partners):
-        return 0.0
-    places = layer_columns(seen.view.columns, look.layer)
-    mixed, first, second = (row[places] for row in (seen.row(one), seen.trained[one], seen.trained[other]))
+    places = layer_columns(view.columns, look.layer)
+    sent = view.updates[view.participants.tolist().index(look.people[0])]
+    mixed, first, second = (row[places] for row in (sent, *group.updates[list(look.people)]))
     differ = first != second
     right = float(np.mean((mixed == first)[differ] == look.owners[differ])) if differ.any() else 1.0
     return max(right, 1 - right)

@@ -1,5 +1,6 @@
 """How good a reconstruction is, after matching it with the originals as well as can be."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ class Score:
     ssim: list[float] | None
     """Nothing where examples are no images."""
     label_accuracy: float
+    """Of the labels, however they are ordered: knowing which ones are there is the leak."""
     found: Examples
     """The reconstructions, in the order of the originals."""
 
@@ -40,9 +42,14 @@ def score(x: Examples, y: npt.NDArray[Any], found: Examples, labels: npt.NDArray
         mse=mse.tolist(),
         psnr=[psnr(error) for error in mse],
         ssim=ssim(x, found[order]) if is_image(x) else None,
-        label_accuracy=float(np.mean(y == labels[order])),
+        label_accuracy=_shared(y, labels),
         found=found[order],
     )
+
+
+def _shared(true: npt.NDArray[Any], guessed: npt.NDArray[Any]) -> float:
+    here, there = Counter(true.tolist()), Counter(guessed.tolist())
+    return (here & there).total() / len(true)
 
 
 def is_image(x: Examples) -> bool:

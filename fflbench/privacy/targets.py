@@ -6,7 +6,7 @@ counts only against an attacker who knows the defense.
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -30,20 +30,26 @@ class Look:
     layer: str = ""
     """The weights that were separated, with their bias, where only one layer was."""
     owners: npt.NDArray[np.bool_] | None = None
-    """For that layer's columns: whether what the first of the people sent is in the first update."""
+    """For that layer's columns: whether what the first of the people sent is in the first update; if it was told."""
+
+
+PAIRS = "who exchanged with whom"
+TRAITOR = "one participant's update and partner"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the server has, and beside it what only others could tell it."""
+    """What the server has, and beside it what only others could tell it, where a target declares that."""
 
     view: ServerView
     people: Sequence[int]
     """Everybody who was selected."""
-    partners: Mapping[int, int]
-    """Who exchanged with whom: an oracle's, or each participant's own."""
-    trained: Mapping[int, Vector]
-    """What each participant had before any exchange: its own."""
+    linear: Sequence[str] = ()
+    """The weights of the model's linear layers; a model is public."""
+    partners: Mapping[int, int] = field(default_factory=dict)
+    """Who exchanged with whom: an oracle's, or a traitor's."""
+    trained: Mapping[int, Vector] = field(default_factory=dict)
+    """What traitors had before any exchange."""
 
     def row(self, who: int) -> Vector:
         """What a pseudonym sent."""
@@ -66,6 +72,8 @@ class Target:
     applies: Callable[[Defense], bool] = lambda _: True
     adaptive: bool = False
     """Whether it takes an exchange of fragments into account."""
+    caution: str = ""
+    """What tables must say of it in a word."""
     finds_pairs: bool = False
     """Whether it has to find out who exchanged with whom."""
 
@@ -79,7 +87,7 @@ def _pair_sum(seen: Seen) -> list[Look]:
 
 
 def _found_pair_sum(seen: Seen) -> list[Look]:
-    return _sums(seen, find_pairs(seen.view))
+    return _sums(seen, find_pairs(seen.view, seen.linear))
 
 
 def _sums(seen: Seen, pairs: list[tuple[int, int]]) -> list[Look]:
@@ -87,7 +95,7 @@ def _sums(seen: Seen, pairs: list[tuple[int, int]]) -> list[Look]:
     return [Look(((seen.row(one) + seen.row(other)) / np.float32(2),), (one, other)) for one, other in pairs]
 
 
-def find_pairs(view: ServerView) -> list[tuple[int, int]]:
+def find_pairs(view: ServerView, layers: Sequence[str]) -> list[tuple[int, int]]:
     """Who exchanged with whom, from what they sent.
 
     A linear layer's gradient of b examples has rank b at most, so the sum over two partners, whose fragments are all
@@ -96,7 +104,6 @@ def find_pairs(view: ServerView) -> list[tuple[int, int]]:
     """
     import networkx
 
-    layers = [name for name, shape in view.columns.shapes.items() if len(shape) == 2]
     graph = networkx.Graph()
     for one, other in itertools.combinations(range(len(view.participants)), 2):
         a, b = view.updates[one].astype(np.float64), view.updates[other].astype(np.float64)
@@ -119,14 +126,9 @@ def beyond(matrix: npt.NDArray[np.float64], rank: int) -> float:
 
 
 def _unmixed(seen: Seen) -> list[Look]:
-    layer = separable(seen.view.columns)
-    return [_separated(seen, pair, layer) for pair in find_pairs(seen.view)]
-
-
-def separable(columns: Columns) -> str:
-    """The weights of the largest linear layer; nothing where there is none."""
-    linear = [name for name, shape in columns.shapes.items() if len(shape) == 2]
-    return max(linear, key=lambda name: np.prod(columns.shapes[name]), default="")
+    shapes = seen.view.columns.shapes
+    largest = max(seen.linear, key=lambda name: np.prod(shapes[name]))
+    return [_separated(seen, pair, largest) for pair in find_pairs(seen.view, seen.linear)]
 
 
 def layer_columns(columns: Columns, layer: str) -> npt.NDArray[np.intp]:
@@ -144,11 +146,10 @@ def _separated(seen: Seen, pair: tuple[int, int], layer: str) -> Look:
     a, b = (row[places].astype(np.float64) for row in (one, other))
     sizes = dict(zip(seen.view.participants.tolist(), seen.view.sizes.tolist(), strict=True))
     owners = unmix(a, b, sizes[pair[0]] + sizes[pair[1]])
-    if owners is None:
-        # Ranks tell nothing: each keeps what it sent.
-        owners = np.ones(places.shape, bool)
+    # Where ranks tell nothing, each keeps what it sent.
+    chosen = np.ones(places.shape, bool) if owners is None else owners
     first, second = mean.copy(), mean.copy()
-    first[places], second[places] = np.where(owners, a, b), np.where(owners, b, a)
+    first[places], second[places] = np.where(chosen, a, b), np.where(chosen, b, a)
     return Look((first, second), pair, layer, owners)
 
 
@@ -188,10 +189,11 @@ TARGETS = {
     ),
     "pair-sum": Target(
         "the sum of what two partners sent, pairs told by an oracle: an upper bound",
-        ("server view", "who exchanged with whom"),
+        ("server view", PAIRS),
         _pair_sum,
         applies=_exchanges,
         adaptive=True,
+        caution="upper bound",
     ),
     "found-pair-sum": Target(
         "the same, with pairs found by the server: only theirs add up to a matrix of low rank in linear layers",
@@ -211,15 +213,15 @@ TARGETS = {
     ),
     "colluding": Target(
         "together with one participant, who tells its own update: the other partner's update, or the rest of a sum",
-        ("server view", "one participant's update and partner"),
+        ("server view", TRAITOR),
         _colluding,
         applies=lambda defense: defense.exchanges or defense.hides_senders,
         adaptive=True,
+        caution="outside the paper's model",
     ),
     "aggregate": Target(
         "the average of the round and nothing else: what secure aggregation would leave",
         ("server view",),
         _aggregate,
-        adaptive=True,
     ),
 }

@@ -4,8 +4,9 @@ Outputs are the words x of a recurrence, each scrambled by a map that can be und
 
     x[i + 624] = x[i + 397] ^ twist(upper bit of x[i], lower bits of x[i + 1])
 
-where the twist can be undone too. So of the three things in a line any two give the third, and with half of all words
-known a few passes over all lines give the rest, as an erasure code is decoded by peeling.
+where the twist can be undone too. So of the three things in a line any two give the third, and with half of many words
+known passes over all lines give the rest, as an erasure code is decoded by peeling: nine tenths of 3,000 words, all of
+20,000. (Elimination of all bits at once would need fewer words and take minutes instead of milliseconds.)
 """
 
 import numpy as np

@@ -85,6 +85,8 @@ class Store:
             # First, so that no record ever speaks of arrays that are not there.
             write_whole(self.arrays_file(record.id), record.packed)
         write_whole(self.file(record.id), record.json_text().encode())
+        if not record.arrays:
+            self.arrays_file(record.id).unlink(missing_ok=True)
 
 
 def read(file: Path) -> Record:

@@ -47,9 +47,10 @@ def to_csv(records: Iterable[Record]) -> str:
     """A line a metric."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["task", "measure", "attack", "defense", "seed", "status", "metric", "value"])
+    writer.writerow(["id", "task", "measure", "attack", "defense", "seed", "status", "metric", "value"])
     for record in records:
-        start: list[Any] = [record.labels.get(kind, "") for kind in ("task", "measure", "privacy-attack", "defense")]
+        start: list[Any] = [record.id]
+        start += [record.labels.get(kind, "") for kind in ("task", "measure", "privacy-attack", "defense")]
         start += [record.configuration["seed"], record.status]
         for name, value in record.metrics.items() or [("", "")]:
             writer.writerow([*start, name, value])

@@ -14,7 +14,7 @@ from fflbench.report.plots import saved
 
 SHOWN = 8
 """Images in a row."""
-VARIED = ("people", "batch", "local_steps", "model_epochs")
+VARIED = ("people", "batch", "local_steps", "model_epochs", "groups", "rate")
 
 
 def reconstructions(records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> dict[str, bytes]:
@@ -39,12 +39,8 @@ def _has_images(found: Arrays) -> bool:
 
 def _name(attack: str, of_setting: list[Record], settings: Iterable[list[Record]]) -> str:
     """What tells a grid from the others of its suite."""
-    told = of_setting[0].configuration["measure"]["parameters"]
-    alike = [
-        other[0].configuration["measure"]["parameters"]
-        for other in settings
-        if other[0].labels["task"] == of_setting[0].labels["task"]
-    ]
+    told = leaks.told(of_setting[0])
+    alike = [leaks.told(other[0]) for other in settings if other[0].labels["task"] == of_setting[0].labels["task"]]
     varied = [f"{name}-{told[name]}" for name in VARIED if len({other[name] for other in alike}) > 1]
     return re.sub(r"[^\w.]+", "-", "-".join(["grid", of_setting[0].labels["task"], attack, *varied])).strip("-")
 
@@ -55,8 +51,10 @@ def _grid(title: str, images: list[tuple[Record, Arrays]]) -> bytes:
     originals = _first(images[0][1]["originals"])
     rows = [("originals", originals)]
     for record, found in images:
-        target, defense = record.configuration["measure"]["parameters"]["target"], record.labels["defense"]
-        rows.append((f"{defense}, {target}\n{record.metrics['psnr']:.1f} dB", _first(found["found"])))
+        target, defense = leaks.told(record)["target"], record.labels["defense"]
+        kind = {"no": "naive", "yes": "adaptive"}.get(leaks.adaptive(record), leaks.adaptive(record))
+        label = f"{defense}, {target}\n" + (f"{kind}, " if kind else "") + f"{record.metrics['psnr']:.1f} dB"
+        rows.append((label, _first(found["found"])))
     figure = Figure(figsize=(1.0 * len(originals) + 2.6, 1.0 * len(rows) + 0.7), layout="constrained")
     figure.suptitle(title, fontsize="small")
     axes = figure.subplots(len(rows), len(originals), squeeze=False)

@@ -8,16 +8,20 @@ from fflbench.report.costs import Sheet
 from fflbench.report.statistics import Estimate, estimate
 
 RECONSTRUCTION, PARTNER = "reconstruction", "partner"
+TARGET_ORDER = ("own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate")
 
+LABELS_AND_PAIRS = ("label_accuracy", "floor_label_accuracy", "pair_accuracy", "mask_accuracy")
 COLUMNS = (
     "attack",
     "target",
     "defense",
     "psnr, dB",
-    "best, dB",
     "floor, dB",
+    "best, dB",
+    "its floor",
     "ssim",
     "labels %",
+    "floor %",
     "pairs %",
     "mask %",
     "victims",
@@ -36,10 +40,10 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
             tuple((*row, *_figures(of_row)) for row, of_row in rows(of_setting).items()),
             (
                 "Median over reconstructions, mean over seeds ± half of the 95% interval (Student's t); best: of each "
-                "reconstruction's examples the one that came out best. The floor is what a random image of the same "
-                "data gives. Against an exchange of fragments, a row that is not adaptive shows what an attacker "
-                "achieves who ignores the exchange. Pairs found right; owners of a layer's entries told right, up to "
-                "exchange of the two partners, so half is chance.",
+                "reconstruction's examples the one that came out best. Floors are what random examples of the same "
+                "data give. Against an exchange of fragments, a row that is not adaptive shows what an attacker "
+                "achieves who ignores the exchange. Pairs found right; of right pairs, owners of a layer's entries "
+                "told right, up to exchange of the two, so half is chance; nothing where ranks allow no telling.",
             ),
         )
         for title, of_setting in settings(done).items()
@@ -49,16 +53,19 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
 
 def settings(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Finished reconstructions by what they have in common but attack, target, defense and seed, under a title."""
+    rebuilt = [record for record in records if record.status == "done" and _measure(record) == RECONSTRUCTION]
+    # What a title leaves out is told where it varies.
+    varied = [name for name in ("groups", "rate") if len({str(told(record).get(name)) for record in rebuilt}) > 1]
     found: dict[str, list[Record]] = {}
-    for record in records:
-        if record.status == "done" and _measure(record) == RECONSTRUCTION:
-            told = _told(record)
-            model = f"trained for {_count(told['model_epochs'], 'epoch')}" if told["model_epochs"] else "untrained"
-            title = (
-                f"{record.labels['task']}, {model}: {told['people']} people a round, "
-                f"{_count(told['batch'], 'example')} each, {_count(told['local_steps'], 'local step')}"
-            )
-            found.setdefault(title, []).append(record)
+    for record in rebuilt:
+        set_ = told(record)
+        model = f"trained for {_count(set_['model_epochs'], 'epoch')}" if set_["model_epochs"] else "untrained"
+        title = (
+            f"{record.labels['task']}, {model}: {set_['people']} people a round, "
+            f"{_count(set_['batch'], 'example')} each, {_count(set_['local_steps'], 'local step')}"
+        )
+        title += "".join(f", {name} = {set_.get(name)}" for name in varied)
+        found.setdefault(title, []).append(record)
     return found
 
 
@@ -66,34 +73,44 @@ def rows(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
     """By attack, target and defense: the records of all seeds."""
     found: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        row = record.labels["privacy-attack"], _told(record)["target"], record.labels["defense"]
+        row = record.labels["privacy-attack"], told(record)["target"], record.labels["defense"]
         found.setdefault(row, []).append(record)
     return found
 
 
 def values(records: Iterable[Record], name: str) -> list[float]:
     """A metric of several records, where they have it."""
-    told = (record.metrics.get(name) for record in records)
-    return [float(value) for value in told if isinstance(value, float | int)]
+    found = (record.metrics.get(name) for record in records)
+    return [float(value) for value in found if isinstance(value, float | int)]
 
 
 def _figures(records: Sequence[Record]) -> tuple[str, ...]:
     each = [record.seconds.get("attack", 0.0) / record.facts["reconstructions"] for record in records]
     return (
-        *(_text(records, name, 1) for name in ("psnr", "best_psnr", "floor_psnr")),
+        *(_text(records, name, 1) for name in ("psnr", "floor_psnr", "best_psnr", "floor_best_psnr")),
         f"{estimate(ssim).mean:.2f}" if (ssim := values(records, "ssim")) else "",
-        *(_percent(records, name) for name in ("label_accuracy", "pair_accuracy", "mask_accuracy")),
+        *(_percent(records, name) for name in LABELS_AND_PAIRS),
         str(sum(record.facts["victims"] for record in records)),
         f"{sum(each) / len(each):.2g}",
-        {None: "", True: "yes", False: "no"}[records[0].facts["adaptive"]],
+        adaptive(records[0]),
     )
 
 
+def adaptive(record: Record) -> str:
+    """Whether an attacker took the exchange into account, if there was one, and what is to be said of how."""
+    caution = record.facts.get("caution")
+    if caution:
+        return str(caution)
+    return {None: "", True: "yes", False: "no"}[record.facts["adaptive"]]
+
+
 def _partners(records: Sequence[Record]) -> list[Sheet]:
-    found: dict[tuple[str, str, str, str], list[Record]] = {}
+    found: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         kinds = (record.labels[kind] for kind in ("task", "privacy-attack", "defense"))
-        found.setdefault((*kinds, _told(record)["pads"]), []).append(record)
+        set_ = told(record)
+        people = f"{set_['pads']}, batch {set_['batch']}, rate {set_['rate']}"
+        found.setdefault((*kinds, people), []).append(record)
     if not found:
         return []
     rows = tuple(
@@ -123,9 +140,10 @@ def _measure(record: Record) -> str:
     return str(record.configuration.get("measure", {}).get("name", ""))
 
 
-def _told(record: Record) -> dict[str, Any]:
-    told: dict[str, Any] = record.configuration["measure"]["parameters"]
-    return told
+def told(record: Record) -> dict[str, Any]:
+    """How its measure was set."""
+    parameters: dict[str, Any] = record.configuration["measure"]["parameters"]
+    return parameters
 
 
 def _percent(records: Sequence[Record], name: str) -> str:

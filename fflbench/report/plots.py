@@ -85,10 +85,10 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
     for place, name in enumerate(measured):
         if name not in growth:
             continue
-        style = _style(place)
+        look = style(place)
         for axis, line, exponent, letter in zip(axes, costs.lines(measured, name), growth[name], "nD", strict=True):
             label = name if exponent is None else f"{name}: {letter}^{exponent:.2f}"
-            axis.loglog(list(line), list(line.values()), label=label, **style)
+            axis.loglog(list(line), list(line.values()), label=label, **look)
     ns = sorted({n for of in measured.values() for n, _ in of})
     axes[0].set_xticks(ns, [f"{n}" for n in ns], minor=False)
     axes[0].minorticks_off()
@@ -107,11 +107,13 @@ def decay(records: Sequence[Record]) -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     unmixed = [record for of_setting in leaks.settings(records).values() for record in of_setting]
     unmixed = [record for record in unmixed if _parameter(record, "target") == "unmixed"]
-    for task in dict.fromkeys(record.labels["task"] for record in unmixed):
-        of_task = [record for record in unmixed if record.labels["task"] == task]
-        if len({_parameter(record, "batch") for record in of_task}) > 2:
-            figure = _decay(task, of_task)
-            name = re.sub(r"[^\w.]+", "-", f"decay-{task}")
+    # Everything else must be the same, or a point would mix different things.
+    for key in dict.fromkeys(map(_but_people, unmixed)):
+        of_key = [record for record in unmixed if _but_people(record) == key]
+        if len({_parameter(record, "batch") for record in of_key}) > 2:
+            task = of_key[0].labels["task"]
+            figure = _decay(task, of_key)
+            name = re.sub(r"[^\w.]+", "-", f"decay-{task}-{of_key[0].labels['defense']}")
             made |= {f"{name}.{kind}": saved(figure, kind) for kind in ("svg", "png")}
     return made
 
@@ -126,9 +128,9 @@ def _decay(task: str, records: Sequence[Record]) -> "Figure":
         of_people = [record for record in records if _parameter(record, "people") == people]
         for axis, metric in zip(axes, ("pair_accuracy", "mask_accuracy"), strict=True):
             found = {
-                batch: estimate(leaks.values([r for r in of_people if _parameter(r, "batch") == batch], metric))
+                batch: estimate(values)
                 for batch in batches
-                if any(_parameter(record, "batch") == batch for record in of_people)
+                if (values := leaks.values([r for r in of_people if _parameter(r, "batch") == batch], metric))
             }
             axis.errorbar(
                 list(found),
@@ -136,11 +138,12 @@ def _decay(task: str, records: Sequence[Record]) -> "Figure":
                 [100 * (figure.half_width or 0) for figure in found.values()],
                 label=f"{people} people",
                 capsize=2,
-                **_style(place),
+                **style(place),
             )
     axes[0].set_ylabel("right, %")
     axes[0].set_title("pairs found", fontsize="medium")
-    axes[1].set_title("owners of entries told (wrong pairs count as 0)", fontsize="medium")
+    told = "owners of entries told, of right pairs\n(half is chance; no point: not attempted)"
+    axes[1].set_title(told, fontsize="medium")
     axes[0].set_ylim(-3, 103)
     axes[0].set_xscale("log", base=2)
     axes[0].set_xticks(batches, [str(batch) for batch in batches], minor=False)
@@ -155,10 +158,17 @@ def _decay(task: str, records: Sequence[Record]) -> "Figure":
 
 
 def _parameter(record: Record, name: str) -> Any:
-    return record.configuration["measure"]["parameters"][name]
+    return leaks.told(record)[name]
 
 
-def _style(place: int) -> dict[str, Any]:
+def _but_people(record: Record) -> str:
+    """All that decides a record but batch, people and seed."""
+    others = {name: value for name, value in leaks.told(record).items() if name not in ("batch", "people")}
+    return str([*(record.labels.get(kind) for kind in ("task", "privacy-attack", "defense")), others])
+
+
+def style(place: int) -> dict[str, Any]:
+    """What tells a line from others, in colour and in grey."""
     return {
         "color": COLOURS[place % len(COLOURS)],
         "marker": MARKS[place % len(MARKS)],

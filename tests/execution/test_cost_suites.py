@@ -28,7 +28,7 @@ def test_a_cost_suite_runs_is_kept_shown_and_run_again(fflbench):
     assert "[6/6]" in err
     folder = fflbench.folder / "results/costs"
     assert (folder / "tables.md").read_text().startswith("# Own costs\n")
-    assert (folder / "measures.csv").read_text().startswith("task,measure,attack,defense")
+    assert (folder / "measures.csv").read_text().startswith("id,task,measure,attack,defense")
     again, err = fflbench("run", "costs.toml")
     assert again == out
     assert "6 cells, 6 done already, 0 to run" in err

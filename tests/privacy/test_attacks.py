@@ -1,5 +1,7 @@
 """Each attack where the right answer is known, and where it must do no better than chance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from fflbench.errors import ParameterError
 from fflbench.federation.training import FlatModel
 from fflbench.privacy import Observed
 from fflbench.privacy.inversion import labels
-from fflbench.privacy.scoring import psnr, score
+from fflbench.privacy.scoring import score
 from fflbench.privacy.victims import draw, gradients, trained, value_range
 from fflbench.registry import Kind
 
@@ -66,12 +68,24 @@ def test_single_digits_come_back_from_their_gradients(name):
     assert (guess.y.numpy() == group.y).mean() >= 4 / 5
 
 
-def test_nothing_comes_back_from_somebody_elses_gradient():
-    seen, group = observed("digits-cnn", victims=6)
-    guess = attack("idlg", steps=60).reconstruct(seen)
-    others = np.roll(group.x, 1, axis=0)
-    errors = [np.mean((a - b) ** 2) for a, b in zip(others, guess.x.numpy(), strict=True)]
-    assert psnr(float(np.median(errors))) < 15
+@pytest.mark.parametrize(
+    ("name", "task", "parameters"),
+    [
+        ("dlg", "digits-cnn", {"steps": 60}),
+        ("idlg", "digits-cnn", {"steps": 60}),
+        ("inverting-gradients", "digits-cnn", {"steps": 100}),
+        ("analytic", "digits-mlp", {}),
+    ],
+)
+def test_from_a_gradient_that_holds_nothing_nothing_comes_back(name, task, parameters):
+    seen, group = observed(task, victims=10)
+    rng = torch.Generator().manual_seed(5)
+    # As long as the real ones, entry by entry, but with the signs of a coin.
+    blank = tuple(part.abs() * (torch.randint(0, 2, part.shape, generator=rng) * 2 - 1) for part in seen.gradients)
+    found = decibels(group, attack(name, **parameters).reconstruct(replace(seen, gradients=blank)))
+    data = registry.get(Kind.TASK, task).create().data().train
+    floor = [np.mean(score(x, y, data.x[:1], data.y[:1]).psnr) for x, y in zip(group.x, group.y, strict=True)]
+    assert np.median(found) < np.median(floor) + 2
 
 
 def test_inverting_gradients_finds_digits_roughly():
@@ -80,13 +94,12 @@ def test_inverting_gradients_finds_digits_roughly():
     assert np.median(found) > 20
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", [1, 3, 8])
 def test_labels_are_read_off_the_last_layer(batch):
     seen, group = observed("digits-cnn", victims=20, batch=batch)
     found = np.sort(labels(seen).numpy(), axis=1)
     shared = [len(set(a) & set(b)) / len(set(b)) for a, b in zip(found, group.y, strict=True)]
-    # For several it is a guess; by chance it would be a quarter.
-    assert np.mean(shared) == 1 if batch == 1 else np.mean(shared) > 0.5
+    assert np.mean(shared) >= (1 if batch == 1 else 0.95)
 
 
 def test_a_biased_linear_layer_gives_its_input_in_closed_form():
@@ -109,6 +122,7 @@ def test_scores_pair_reconstructions_with_originals():
     np.testing.assert_array_equal(found.found, x)
     assert found.psnr == [150.0] * 3
     assert found.label_accuracy == 1
+    assert score(x, y, x * 0, np.array([2, 2, 0])).label_accuracy == pytest.approx(2 / 3)
     darker = score(x, y, x - np.float32(0.1) * (x > 0.1), y)
     assert darker.mse == pytest.approx(0.01 * (x > 0.1).mean((1, 2, 3)), rel=1e-4)
     assert score(x, y, np.full_like(x, np.nan), y).mse == pytest.approx((x**2).mean((1, 2, 3)), rel=1e-4)

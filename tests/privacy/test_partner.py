@@ -78,4 +78,7 @@ def test_attacks_go_where_they_belong():
 def test_the_table_names_demonstrations():
     records = [play(cell("partner-view", pads), "own") for pads in ("aes-ctr", "none")]
     (sheet,) = leaks.sheets(records)
-    assert [row[3:6] for row in sheet.rows] == [("aes-ctr", "", "0"), ("none", "yes", "100")]
+    assert [row[3:6] for row in sheet.rows] == [
+        ("aes-ctr, batch 1, rate 0.1", "", "0"),
+        ("none, batch 1, rate 0.1", "yes", "100"),
+    ]

@@ -101,7 +101,7 @@ def test_markdown_and_csv_hold_every_cell(timed):
     page, lines = made["tables.md"].decode(), made["measures.csv"].decode().splitlines()
     assert page.startswith("# Own\n")
     assert page.count("| median |") == 2
-    assert lines[0] == "task,measure,attack,defense,seed,status,metric,value"
+    assert lines[0] == "id,task,measure,attack,defense,seed,status,metric,value"
     assert len(lines) == 1 + sum(len(record.metrics) for record in timed)
 
 

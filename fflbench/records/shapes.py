@@ -1,0 +1,142 @@
+"""What a record of each kind must hold for tables to be made of it: one that came from elsewhere may hold anything."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fflbench.errors import RecordError
+from fflbench.records.record import Record
+
+Number = int | float
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Round(_Shape):
+    round: int
+    accuracy: Number | None
+    trust: dict[str, Number] = {}
+
+
+class _AttackFacts(_Shape):
+    targeted: bool
+    attackers: list[int]
+    flags: list[str]
+    honest_excluded: int = 0
+
+
+class _Attacked(_Shape):
+    facts: _AttackFacts
+    history: list[_Round]
+
+
+class _Setting(_Shape):
+    target: str
+    people: int
+    batch: int
+    local_steps: int
+    model_epochs: int
+    groups: int
+    rate: Number
+
+
+class _RebuiltFacts(_Shape):
+    reconstructions: int = Field(gt=0)
+    victims: int
+    adaptive: bool | None
+    target: str
+    knows: list[str]
+    caution: str = ""
+
+
+class _RebuiltMetrics(_Shape):
+    psnr: Number
+    floor_psnr: Number
+
+
+class _Rebuilt(_Shape):
+    parameters: _Setting
+    facts: _RebuiltFacts
+    metrics: _RebuiltMetrics
+
+
+class _Pads(_Shape):
+    pads: str
+    batch: int
+    rate: Number
+
+
+class _PartnerFacts(_Shape):
+    bits: int
+    demonstration: bool
+
+
+class _PartnerMetrics(_Shape):
+    recovered: Number
+    bit_accuracy: Number
+    floor_bit_accuracy: Number
+
+
+class _Partner(_Shape):
+    parameters: _Pads
+    facts: _PartnerFacts
+    metrics: _PartnerMetrics
+
+
+class _Updates(_Shape):
+    updates: int
+
+
+class _RuntimeMetrics(_Shape):
+    seconds: Number
+    mixing_seconds: Number
+    peak_bytes: Number
+
+
+class _Runtime(_Shape):
+    parameters: _Updates
+    metrics: _RuntimeMetrics
+
+
+class _BytesFacts(_Shape):
+    bytes_per_participant: dict[str, dict[str, Number]]
+
+
+class _BytesMetrics(_Shape):
+    bytes: Number
+
+
+class _Communication(_Shape):
+    facts: _BytesFacts
+    metrics: _BytesMetrics
+
+
+SHAPES: dict[str, type[_Shape]] = {
+    "": _Attacked,
+    "reconstruction": _Rebuilt,
+    "partner": _Partner,
+    "runtime": _Runtime,
+    "communication": _Communication,
+}
+"""By measure; the first is robustness."""
+
+
+def check(record: Record) -> None:
+    """Refuse a finished record that lacks what its tables need; measures that have no table need nothing."""
+    measure = record.configuration.get("measure", {"name": "", "parameters": {}})
+    shape = SHAPES.get(measure["name"])
+    if record.status == "failed" or shape is None:
+        return
+    told: dict[str, Any] = {
+        "parameters": measure["parameters"],
+        "facts": record.facts,
+        "metrics": record.metrics,
+        "history": record.history,
+    }
+    try:
+        shape.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RecordError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -1,0 +1,197 @@
+"""The figures of a leaderboard, readable in grey and by the colour-blind, each with its numbers beside it."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from fflbench.records.arrays import Arrays
+from fflbench.records.record import Record
+from fflbench.report import grids, robust
+from fflbench.report.panels import Board, Panel
+from fflbench.report.plots import decay, saved, style, trusts
+from fflbench.report.statistics import estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Table = list[list[Any]]
+"""What a figure shows, as lines of a CSV file, the first its header."""
+
+
+def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], Arrays]) -> dict[str, bytes]:
+    """All figures that the records allow, by file name."""
+    made: dict[str, bytes] = {}
+    for task in robust.tasks(records):
+        for attack in task.runs:
+            made |= _files(f"accuracy-{task.name}-{attack}", _accuracy(task, attack))
+        made |= _files(f"trust-{task.name}", _trust(task))
+    for panel in board.panels:
+        if panel.name.endswith("-summary"):
+            made |= _files(f"heatmap-{panel.name.removesuffix('-summary')}", _heatmap(panel))
+        if panel.section == "overall":
+            made |= _files(f"scatter-{panel.name.removeprefix('overall-')}", _scatter(panel))
+    made |= decay(records)
+    return made | grids.reconstructions(records, arrays)
+
+
+def section(name: str) -> str:
+    """Where on the page a figure belongs."""
+    kinds = {"scatter": "overall", "grid": "privacy", "decay": "privacy", "roc": "privacy"}
+    return kinds.get(name.partition("-")[0], "robustness")
+
+
+def _files(name: str, drawn: "tuple[Figure, Table] | None") -> dict[str, bytes]:
+    if drawn is None:
+        return {}
+    figure, table = drawn
+    slug = robust.slug(name)
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(table)
+    drawings = {f"{slug}.{kind}": saved(figure, kind) for kind in ("svg", "png")}
+    return drawings | {f"{slug}.csv": stream.getvalue().encode()}
+
+
+def _figure(width: float, height: float) -> "tuple[Figure, Any]":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axis = figure.subplots()
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure, axis
+
+
+def _accuracy(task: robust.Task, attack: str) -> "tuple[Figure, Table] | None":
+    """Accuracy over rounds: the mean over seeds, with the 95% interval as a band."""
+    figure, axis = _figure(8, 4)
+    table: Table = [["defense", "round", "mean", "half_width_95", "seeds"]]
+    rows = [
+        (f"{name}, strategy {strategy}" if len(by_strategy) > 1 else name, runs)
+        for name, by_strategy in task.runs[attack].items()
+        for strategy, runs in by_strategy.items()
+    ]
+    for place, (label, runs) in enumerate(rows):
+        by_round: dict[int, list[float]] = {}
+        for record in runs.records.values():
+            for told in record.history:
+                if isinstance(told.get("accuracy"), float):
+                    by_round.setdefault(told["round"], []).append(told["accuracy"])
+        found = {number: estimate(values) for number, values in sorted(by_round.items())}
+        if not found:
+            continue
+        look = style(place) | {"marker": ""}
+        means = [100 * of.mean for of in found.values()]
+        reach = [100 * (of.half_width or 0) for of in found.values()]
+        axis.plot(list(found), means, label=label, **look)
+        axis.fill_between(
+            list(found),
+            [max(0.0, a - b) for a, b in zip(means, reach, strict=True)],
+            [min(100.0, a + b) for a, b in zip(means, reach, strict=True)],
+            color=look["color"],
+            alpha=0.12,
+            linewidth=0,
+        )
+        table += [[label, number, of.mean, of.half_width, of.seeds] for number, of in found.items()]
+    if len(table) == 1:
+        return None
+    axis.set_xlabel("round")
+    axis.set_ylabel("accuracy, %")
+    axis.set_title(
+        f"{task.name}, no attack" if attack == task.clean else f"{task.name} under {attack}", fontsize="medium"
+    )
+    axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure, table
+
+
+def _trust(task: robust.Task) -> "tuple[Figure, Table] | None":
+    """Average trust over rounds of the honest and of the attackers, where a defense has any; a line an attack."""
+    figure, axis = _figure(8, 4)
+    table: Table = [["attack", "who", "round", "mean"]]
+    place = 0
+    for attack in task.attacks:
+        for name, by_strategy in task.runs[attack].items():
+            for strategy, runs in by_strategy.items():
+                sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
+                for record in runs.records.values():
+                    if record.status == "done":
+                        for side, points in zip(sides, trusts(record), strict=True):
+                            for number, value in points:
+                                side.setdefault(number, []).append(value)
+                if not sides[0]:
+                    continue
+                label = f"{name}, {attack}, strategy {strategy}"
+                look = style(place) | {"marker": ""}
+                for who, side, dash in (("honest", sides[0], "-"), ("attackers", sides[1], ":")):
+                    means = {number: fmean(values) for number, values in sorted(side.items())}
+                    text = f"{label}: {who}"
+                    axis.plot(list(means), list(means.values()), label=text, **(look | {"linestyle": dash}))
+                    table += [[label, who, number, value] for number, value in means.items()]
+                place += 1
+    if len(table) == 1:
+        return None
+    axis.set_xlabel("round")
+    axis.set_ylabel("average trust")
+    axis.set_ylim(-0.03, 1.03)
+    axis.set_title(f"{task.name}: trust of the honest and of attackers", fontsize="medium")
+    axis.legend(frameon=False, fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure, table
+
+
+def _heatmap(panel: Panel) -> "tuple[Figure, Table] | None":
+    """Every defense without attack and under every one: accuracy, and what targeted attacks gain. Bright is good."""
+    import numpy as np
+
+    left_out = ("clean_cost", "honest_excluded")
+    chosen = [place for place, column in enumerate(panel.columns) if column.percent and column.name not in left_out]
+    if not chosen or not panel.rows:
+        return None
+    figure, axis = _figure(1.6 + 1.2 * len(chosen), 1.2 + 0.42 * len(panel.rows))
+    values = np.array(
+        [[np.nan if (mean := row.cells[place].mean) is None else 100 * mean for place in chosen] for row in panel.rows]
+    )
+    good = np.array([bool(panel.columns[place].higher_is_better) for place in chosen])
+    bright = np.where(good, values, 100 - values)
+    axis.imshow(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        text = panel.rows[row].cells[chosen[column]].text if np.isnan(value) else f"{value:.1f}"
+        colour = "white" if bright[row, column] < 55 else "black"
+        axis.text(column, row, text, ha="center", va="center", fontsize="small", color=colour)
+    titles = [panel.columns[place].title.removesuffix(" %") for place in chosen]
+    axis.set_xticks(range(len(chosen)), titles, rotation=20, ha="right", fontsize="small")
+    axis.set_yticks(range(len(panel.rows)), [row.label for row in panel.rows], fontsize="small")
+    axis.spines[:].set_visible(False)
+    axis.set_title(f"{panel.title}, %: accuracy, and what targeted attacks gain", fontsize="medium")
+    table: Table = [["defense", "column", "mean"]]
+    table += [[row.label, panel.columns[place].name, row.cells[place].mean] for row in panel.rows for place in chosen]
+    return figure, table
+
+
+def _scatter(panel: Panel) -> "tuple[Figure, Table] | None":
+    """Robustness against privacy, the server's seconds as size: the best stand at the top left."""
+    places = {column.name: place for place, column in enumerate(panel.columns)}
+    if not {"worst_accuracy", "leak_alone"} <= set(places):
+        return None
+    figure, axis = _figure(7, 4.5)
+    table: Table = [["defense", "worst_accuracy", "leak_alone_db", "server_seconds"]]
+    shown = ("worst_accuracy", "leak_alone", "server_seconds")
+    points = {
+        row.label: [row.cells[places[name]].mean if name in places else None for name in shown] for row in panel.rows
+    }
+    most = max((seconds for *_, seconds in points.values() if seconds), default=0.0)
+    for place, (label, (accuracy, leak, seconds)) in enumerate(points.items()):
+        table.append([label, accuracy, leak, seconds])
+        if accuracy is None or leak is None:
+            continue
+        size = 60 + 500 * (seconds / most if seconds and most else 0)
+        look = style(place)
+        axis.scatter(leak, 100 * accuracy, s=size, color=look["color"], marker=look["marker"], alpha=0.75, label=label)
+        axis.annotate(label, (leak, 100 * accuracy), textcoords="offset points", xytext=(8, 6), fontsize="small")
+    if not any(accuracy is not None and leak is not None for accuracy, leak, _ in points.values()):
+        return None
+    axis.set_xlabel("what a server alone rebuilds, dB (less is better)")
+    axis.set_ylabel("worst accuracy over attacks, %")
+    axis.margins(0.15)
+    axis.grid(alpha=0.3)
+    axis.set_title(f"{panel.title}; size: the server's seconds", fontsize="medium")
+    return figure, table

@@ -1,0 +1,102 @@
+"""`fflbench leaderboard`: from records alone to tables, figures and a page that GitHub shows; nothing runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fflbench.records.evidence import RECORDS, Evidence, gather, keep
+from fflbench.records.store import write_whole
+from fflbench.report import boards, figures, panels
+from fflbench.report.panels import Board
+from fflbench.report.render import escape
+
+TABLES, FIGURES, PAGE, DATA = "tables", "figures", "README.md", "leaderboard.json"
+SECTIONS = {
+    "overall": "All together",
+    "robustness": "Robustness",
+    "privacy": "Privacy",
+    "cost": "Cost",
+}
+
+
+def generate(folder: Path, out: Path | None) -> tuple[Path, Evidence]:
+    """Write a leaderboard; where it is, and what could not be used."""
+    found = gather(folder)
+    target = out or (folder if (folder / RECORDS).is_dir() else Path("leaderboards") / found.suite)
+    if target.resolve() != folder.resolve():
+        (target / RECORDS).mkdir(parents=True, exist_ok=True)
+        keep(found, target / RECORDS)
+        problems = found.problems
+        found = gather(target)
+        found.problems[:0] = problems
+    board = boards.board(found.suite, found.records, found.reported)
+    drawn = figures.figures(found.records, board, found.arrays)
+    _write(target, content(board, drawn))
+    _index(target.parent)
+    return target, found
+
+
+def content(board: Board, drawn: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Every file of a leaderboard but its records, by name."""
+    made = {PAGE: _page(board, drawn).encode(), f"{TABLES}/{DATA}": panels.to_json(board).encode()}
+    for panel in board.panels:
+        made[f"{TABLES}/{panel.name}.csv"] = panels.to_csv(panel).encode()
+        made[f"{TABLES}/{panel.name}.tex"] = panels.to_latex(panel).encode()
+    return made | {f"{FIGURES}/{name}": file for name, file in drawn.items()}
+
+
+def _page(board: Board, drawn: Mapping[str, bytes]) -> str:
+    lines = [f"# {escape(board.title)}", "", escape(board.description), ""]
+    lines += [
+        f"Made by `fflbench run {board.suite}` and `fflbench leaderboard results/{board.suite}` from the records in "
+        f"`{RECORDS}/`; `fflbench leaderboard leaderboards/{board.suite}` makes it again, and `fflbench verify "
+        f"leaderboards/{board.suite} --sample 3` runs some of its cells again and compares.",
+        "",
+        "Mean over seeds ± half of the 95% interval (Student's t). Bold: better than every other in its column by "
+        "paired t tests, Holm-corrected; an equals sign marks those that no test tells from the best.",
+        "",
+    ]
+    if board.flags:
+        lines += ["Mind:", *(f"- {escape(flag)}" for flag in board.flags), ""]
+    for section, title in SECTIONS.items():
+        of_section = [panel for panel in board.panels if panel.section == section]
+        if of_section:
+            lines += [f"## {title}", ""]
+            lines += [line for panel in of_section for line in (panels.to_markdown(panel), "")]
+            lines += [
+                f"![{name}]({FIGURES}/{name})\n" for name in drawn if figures.section(name) == section and _shown(name)
+            ]
+    lines += ["## What the columns mean", ""]
+    meanings = {column.title: column.meaning for panel in board.panels for column in panel.columns}
+    lines += [f"- **{escape(title)}**: {escape(meaning)}" for title, meaning in meanings.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(name: str) -> bool:
+    return name.endswith(".svg") or name.startswith("grid")
+
+
+def _write(target: Path, files: Mapping[str, bytes]) -> None:
+    """Write what changed, and take away tables and figures that are no longer made."""
+    for name, file in files.items():
+        path = target / name
+        if not path.exists() or path.read_bytes() != file:
+            write_whole(path, file)
+    for room in (TABLES, FIGURES):
+        for path in (target / room).glob("*"):
+            if f"{room}/{path.name}" not in files:
+                path.unlink()
+
+
+def _index(root: Path) -> None:
+    """The list of all leaderboards of a folder."""
+    lines = ["# Leaderboards", "", "Each is made from the records beside it, and can be made and checked again.", ""]
+    for file in sorted(root.glob(f"*/{TABLES}/{DATA}")):
+        try:
+            board = Board.model_validate_json(file.read_bytes())
+        except (OSError, ValidationError):
+            continue
+        name = file.parent.parent.name
+        lines.append(f"- [{escape(board.title)}]({name}/{PAGE}): {escape(board.description)}")
+    write_whole(root / PAGE, ("\n".join(lines) + "\n").encode())

@@ -1,0 +1,601 @@
+"""Leaderboards: statistics against scipy, tables from records alone, and evidence that can be trusted."""
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from typer.testing import CliRunner
+
+from fflbench.cli import app
+from fflbench.errors import RecordError
+from fflbench.execution import verify as verifying
+from fflbench.execution.run import run
+from fflbench.records import evidence
+from fflbench.records.record import Record, identify
+from fflbench.records.store import Store
+from fflbench.report import boards, leaderboard, panels, robust
+from fflbench.report.statistics import holm, leaders, paired, prediction, worst
+
+COMMITTED = Path(__file__).parents[2] / "leaderboards"
+
+
+# Statistics
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=8))
+def test_paired_differences_are_those_of_scipy(pairs):
+    ours, theirs = (dict(enumerate(side)) for side in zip(*pairs, strict=True))
+    spread = np.std([a - b for a, b in pairs])
+    if spread < 1e-6:
+        return
+    found = paired(ours, theirs)
+    expected = stats.ttest_rel(list(ours.values()), list(theirs.values()))
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
+    low, high = expected.confidence_interval(0.95)
+    assert found.estimate.half_width == pytest.approx((high - low) / 2, rel=1e-6)
+
+
+def test_only_shared_seeds_are_compared():
+    found = paired({0: 1.0, 1: 2.0, 7: 100.0}, {0: 0.5, 1: 1.0, 9: -100.0})
+    assert found.estimate.mean == 0.75
+    assert paired({0: 1.0}, {1: 1.0}) is None
+
+
+def test_holms_correction_is_the_published_one():
+    # The example of R's p.adjust: sort, multiply by 4, 3, 2, 1, never fall.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_the_worst_case_is_taken_seed_by_seed():
+    noise, flip = {0: 0.9, 1: 0.5}, {0: 0.4, 1: 0.8}
+    found = worst([noise, flip])
+    assert found == {0: 0.4, 1: 0.5}
+    worst_of_means = min(np.mean(list(noise.values())), np.mean(list(flip.values())))
+    assert np.mean(list(found.values())) == 0.45 != worst_of_means
+    assert worst([noise, {0: 0.1}]) == {0: 0.1}
+    assert worst([]) == {}
+
+
+def test_best_is_only_who_every_test_tells_from_the_others():
+    clear = {"a": {s: 0.9 + 0.001 * s for s in range(5)}, "b": {s: 0.5 + 0.002 * s for s in range(5)}}
+    assert leaders(clear, highest=True) == {"a": "best"}
+    assert leaders(clear, highest=False) == {"b": "best"}
+    rng = np.random.default_rng(0)
+    blurred = clear | {"c": {s: 0.9 + 0.001 * s + 0.01 * rng.normal() for s in range(5)}}
+    assert leaders(blurred, highest=True) == {"a": "tied", "c": "tied"}
+    assert leaders({"a": {0: 1.0}, "b": {0: 0.0}}, highest=True) == {"a": "tied", "b": "tied"}
+    assert leaders({}, highest=True) == {}
+
+
+def test_one_more_seed_falls_where_predicted_as_often_as_promised():
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(2000):
+        *known, new = rng.normal(size=6)
+        low, high = prediction(known)
+        inside += low <= new <= high
+    assert 0.93 < inside / 2000 < 0.97
+    assert prediction([1.0]) is None
+
+
+# Synthetic records
+
+
+def record(attack="none", defense="fedavg", seed=0, accuracy=0.9, success=0.0, task="digits-mlp", **changes):
+    targeted = attack == "label-flipping"
+    label = changes.pop("label", defense)
+    configuration = {
+        "task": {"name": task, "parameters": {}},
+        "attack": {"name": attack, "parameters": {"strategy": changes.pop("strategy", 1)}},
+        "defense": {"name": defense, "parameters": changes.pop("parameters", {})},
+        "seed": seed,
+    }
+    history = [{"round": number, "accuracy": accuracy * number / 3} for number in (1, 2, 3)]
+    facts = {"targeted": targeted, "attackers": [0], "flags": changes.pop("flags", [])}
+    metrics = {
+        "test_loss": 1 - accuracy,
+        "accuracy": accuracy,
+        "source_accuracy": accuracy,
+        "attack_success_rate": success,
+        "class_accuracy": [accuracy],
+        "diverged": False,
+    }
+    made = {
+        "id": identify(configuration),
+        "suite": "own",
+        "labels": {"task": task, "attack": attack, "defense": label},
+        "configuration": configuration,
+        "status": "done",
+        "metrics": metrics,
+        "facts": facts,
+        "history": history,
+        "manifest": {"results": {"core": 2, "task": 1, "attack": 1, "defense": 1}, "processor": "x"},
+    }
+    return Record(**(made | changes))
+
+
+def three_seeds(**told):
+    accuracy = told.pop("accuracy", 0.9)
+    return [record(seed=seed, accuracy=accuracy + 0.01 * seed, **told) for seed in range(3)]
+
+
+WHOLE = [
+    *three_seeds(),
+    *three_seeds(defense="median", accuracy=0.88),
+    *three_seeds(attack="gaussian-noise", accuracy=0.4),
+    *three_seeds(attack="gaussian-noise", defense="median", accuracy=0.85),
+    *three_seeds(attack="noise-control", accuracy=0.3),
+    *three_seeds(attack="noise-control", defense="median", accuracy=0.87),
+    *three_seeds(attack="label-flipping", accuracy=0.8, success=0.5),
+    *three_seeds(attack="label-flipping", defense="median", accuracy=0.8, success=0.1),
+]
+
+
+def written(folder, records):
+    store = Store(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in records:
+        store.write(each)
+    return folder
+
+
+def panel(board, name):
+    return next(found for found in board.panels if found.name == name)
+
+
+def cell(found, row, column):
+    place = [told.name for told in found.columns].index(column)
+    return next(told for told in found.rows if told.label == row).cells[place]
+
+
+def test_the_summary_has_clean_cost_every_attack_and_the_worst():
+    found = panel(boards.board("own", WHOLE), "digits-mlp-summary")
+    assert cell(found, "median", "clean_cost").mean == pytest.approx(-0.02)
+    assert cell(found, "fedavg", "worst_accuracy").mean == pytest.approx(0.31)
+    assert cell(found, "median", "worst_accuracy").mean == pytest.approx(0.86)
+    assert cell(found, "median", "worst_accuracy").mark == "best"
+    assert cell(found, "fedavg", "label-flipping").mean == pytest.approx(0.5)
+
+
+def test_targeted_attacks_count_in_excess_of_the_attack_free_rate():
+    clean = [record(seed=seed, success=0.45) for seed in range(2)]
+    hit = [record(attack="label-flipping", seed=seed, success=0.6) for seed in range(2)]
+    found = panel(boards.board("own", clean + hit), "digits-mlp-summary")
+    assert cell(found, "fedavg", "label-flipping").mean == pytest.approx(0.15)
+
+
+def test_strategies_count_with_the_worst_of_each_seed():
+    ffl = [
+        record(
+            attack="gaussian-noise", defense="ffl", label=f"ffl, strategy {s}", strategy=s, seed=seed, accuracy=value
+        )
+        for s, seed, value in ((1, 0, 0.9), (1, 1, 0.2), (2, 0, 0.3), (2, 1, 0.8))
+    ]
+    clean = [record(defense=name, seed=seed) for name in ("fedavg", "ffl") for seed in (0, 1)]
+    found = panel(boards.board("own", clean + ffl), "digits-mlp-summary")
+    assert cell(found, "ffl", "gaussian-noise").mean == pytest.approx(0.25)
+    attacked = panel(boards.board("own", clean + ffl), "digits-mlp-gaussian-noise")
+    assert [row.label for row in attacked.rows] == ["fedavg (no attacks)", "ffl, strategy 1", "ffl, strategy 2"]
+
+
+def test_missing_failed_diverged_and_single_seeds_show():
+    missing = [told for told in WHOLE if (told.labels["attack"], told.configuration["seed"]) != ("gaussian-noise", 2)]
+    found = panel(boards.board("own", missing), "digits-mlp-summary")
+    assert cell(found, "median", "gaussian-noise").text == "1 of 3 missing"
+    assert cell(found, "median", "worst_accuracy").text == "incomplete"
+
+    def with_(change):
+        chosen = ("gaussian-noise", "median", 0)
+        return [
+            told.model_copy(update=change(told))
+            if (told.labels["attack"], told.labels["defense"], told.configuration["seed"]) == chosen
+            else told
+            for told in WHOLE
+        ]
+
+    failed = boards.board("own", with_(lambda told: {"status": "failed", "error": "boom", "metrics": {}}))
+    assert cell(panel(failed, "digits-mlp-summary"), "median", "gaussian-noise").text == "1 of 3 failed"
+    assert any("boom" in flag for flag in failed.flags)
+    diverged = boards.board("own", with_(lambda told: {"metrics": told.metrics | {"diverged": True}}))
+    assert cell(panel(diverged, "digits-mlp-summary"), "median", "worst_accuracy").text == "diverged"
+    single = boards.board("own", [told for told in WHOLE if told.configuration["seed"] == 0])
+    assert cell(panel(single, "digits-mlp-summary"), "median", "clean").note == "1 seed"
+
+
+def test_an_attack_weaker_than_noise_is_flagged():
+    assert any("gaussian-noise takes less accuracy" in flag for flag in boards.board("own", WHOLE).flags)
+    strong = [told for told in WHOLE if told.labels["attack"] != "noise-control"]
+    strong += three_seeds(attack="noise-control", accuracy=0.7)
+    assert not any("takes less accuracy" in flag for flag in boards.board("own", strong).flags)
+    without = [told for told in WHOLE if told.labels["attack"] != "noise-control"]
+    assert any("noise-control was not run" in flag for flag in boards.board("own", without).flags)
+
+
+def test_other_versions_and_processors_and_what_a_rule_does_not_bear_are_flagged():
+    other = WHOLE[0].model_copy(update={"manifest": WHOLE[0].manifest | {"processor": "y"}})
+    assert any("another processor" in flag for flag in boards.board("own", [other, *WHOLE[1:]]).flags)
+    old = WHOLE[0].model_copy(update={"manifest": WHOLE[0].manifest | {"results": {"core": 1}}})
+    assert any("older results versions" in flag for flag in boards.board("own", [old, *WHOLE[1:]]).flags)
+    bold = record(defense="multi-krum", flags=["f = 5 is more than it bears"])
+    found = panel(boards.board("own", [*WHOLE, bold]), "digits-mlp-summary")
+    assert next(row for row in found.rows if row.label == "multi-krum").flags == ("f = 5 is more than it bears",)
+    assert "⚑1 f = 5 is more than it bears" in panels.to_markdown(found)
+
+
+def test_differences_from_fedavg_are_paired_and_corrected():
+    found = panel(boards.board("own", WHOLE), "digits-mlp-gaussian-noise")
+    against = cell(found, "median", "accuracy_against_fedavg")
+    assert against.mean == pytest.approx(0.45)
+    assert against.note == "p < 0.001"
+
+
+def test_latex_is_for_booktabs_and_escaped():
+    nasty = record(defense="median", label="100% $un_safe & {bad} \\input")
+    text = panels.to_latex(panel(boards.board("own", [record(), nasty]), "digits-mlp-summary"))
+    assert "\\toprule" in text
+    assert r"100\% \$un\_safe \& \{bad\} \textbackslash{}input" in text
+    assert "±" not in text
+
+
+def test_json_is_valid_by_its_own_schema_and_csv_has_every_figure():
+    board = boards.board("own", WHOLE)
+    assert panels.Board.model_validate(json.loads(panels.to_json(board))) == board
+    found = panel(board, "digits-mlp-summary")
+    rows = list(csv.DictReader(io.StringIO(panels.to_csv(found))))
+    assert len(rows) == len(found.rows) * len(found.columns)
+
+
+# Folders
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def contents_of(folder):
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_the_same_records_give_the_same_bytes_wherever_they_stand(tmp_path):
+    source = written(tmp_path / "results" / "own", WHOLE)
+    assert invoke("leaderboard", source, "--out", tmp_path / "a" / "own").exit_code == 0
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for room in ("tables", "figures"):
+        shutil.rmtree(tmp_path / "b" / "own" / room)
+    (tmp_path / "b" / "own" / "README.md").unlink()
+    assert invoke("leaderboard", tmp_path / "b" / "own").exit_code == 0
+    assert contents_of(tmp_path / "a") == contents_of(tmp_path / "b")
+    assert "own/README.md" in (tmp_path / "b" / "README.md").read_text()
+
+
+def test_tables_that_are_no_longer_made_go_away(tmp_path):
+    board = tmp_path / "boards" / "own"
+    invoke("leaderboard", written(tmp_path / "one", WHOLE), "--out", board)
+    assert (board / "tables" / "digits-mlp-label-flipping.csv").exists()
+    less = [told for told in WHOLE if told.labels["attack"] != "label-flipping"]
+    invoke("leaderboard", written(tmp_path / "two", less), "--out", board)
+    assert not (board / "tables" / "digits-mlp-label-flipping.csv").exists()
+    assert len(list((board / "records").glob("*.json"))) == len(less)
+
+
+def damage(file, how):
+    text = file.read_text()
+    if how == "truncated":
+        file.write_text(text[: len(text) // 2])
+    elif how == "altered":
+        file.write_text(text.replace('"accuracy": 0.', '"accuracy": 0.9'))
+    elif how == "foreign":
+        file.write_text(text.replace('"schema_version": 1', '"schema_version": 7'))
+    else:
+        file.unlink()
+
+
+@pytest.mark.parametrize("how", ["truncated", "altered", "foreign", "gone"])
+def test_damaged_evidence_is_named_and_left_out(tmp_path, how):
+    board = tmp_path / "boards" / "own"
+    invoke("leaderboard", written(tmp_path / "one", WHOLE), "--out", board)
+    victim = sorted((board / "records").glob("*.json"))[3]
+    damage(victim, how)
+    found = invoke("leaderboard", board)
+    assert found.exit_code == 1
+    assert victim.name in found.output
+    assert "missing" in (board / "README.md").read_text()
+    assert invoke("leaderboard", board, "--allow-partial").exit_code == 0
+
+
+@pytest.mark.parametrize("how", ["truncated", "foreign"])
+def test_damaged_records_of_a_run_are_named_too(tmp_path, how):
+    source = written(tmp_path / "one", WHOLE)
+    victim = sorted(source.glob("*.json"))[3]
+    damage(victim, how)
+    found = invoke("leaderboard", source, "--out", tmp_path / "boards" / "own")
+    assert found.exit_code == 1
+    assert victim.name in found.output
+
+
+def test_folders_without_records_are_told_in_a_sentence(tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        found = subprocess.run(
+            [sys.executable, "-m", "fflbench", "leaderboard", str(folder)], capture_output=True, text=True
+        )
+        assert found.returncode == 2
+        assert "Traceback" not in found.stderr
+        assert "there is no" in found.stderr
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def mutate(value, data):
+    """Change one thing, anywhere in it."""
+    if isinstance(value, dict) and value and data.draw(st.integers(0, 9)):
+        key = data.draw(st.sampled_from(sorted(value)))
+        if data.draw(st.integers(0, 4)) == 0:
+            return {name: inner for name, inner in value.items() if name != key}
+        return value | {key: mutate(value[key], data)}
+    if isinstance(value, list) and value and data.draw(st.booleans()):
+        place = data.draw(st.integers(0, len(value) - 1))
+        return [*value[:place], mutate(value[place], data), *value[place + 1 :]]
+    return data.draw(JSON)
+
+
+@pytest.fixture(scope="module")
+def pile(measured, tmp_path_factory):
+    """A folder of sound records, of every kind."""
+    folder = tmp_path_factory.mktemp("pile")
+    records = [*WHOLE[:6], *measured]
+    for told in records:
+        (folder / f"{told.id}.json").write_text(told.json_text())
+    return folder, records
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_mutated_records_never_end_in_a_traceback(pile, data):
+    folder, records = pile
+    victim = data.draw(st.sampled_from(records))
+    sound, content = folder / f"{victim.id}.json", mutate(json.loads(victim.json_text()), data)
+    file = sound
+    if isinstance(content, dict) and isinstance(content.get("configuration"), dict):
+        # The id is a hash that anybody can make anew.
+        content["id"] = identify(content["configuration"])
+        file = folder / f"{content['id']}.json"
+    sound.unlink()
+    file.write_text(json.dumps(content))
+    try:
+        found = evidence.gather(folder)
+        leaderboard.content(boards.board("own", found.records), {})
+    finally:
+        file.unlink()
+        sound.write_text(victim.json_text())
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Real records of every measure, small ones."""
+    folder = tmp_path_factory.mktemp("measured")
+    suite = folder / "small.toml"
+    suite.write_text("""
+tasks = ["digits-mlp"]
+attacks = ["analytic"]
+defenses = ["fedavg", "ffl"]
+seeds = [0, 1]
+[measure]
+use = "reconstruction"
+target = ["own", "unmixed"]
+groups = 1
+[[also]]
+attacks = ["partner-view"]
+defenses = ["ffl"]
+[also.measure]
+use = "partner"
+pairs = 1
+[[also]]
+defenses = ["median"]
+[also.measure]
+use = "runtime"
+updates = 4
+repeats = 1
+[[also]]
+defenses = ["fedavg"]
+[also.measure]
+use = "communication"
+""")
+    records = run(str(suite), out=folder / "results", workers=1)
+    # Without their arrays, which would have to stand beside them.
+    return [told.carrying(b"") for told in records]
+
+
+def test_privacy_and_cost_join_the_overall_row(measured):
+    board = boards.board("own", [*WHOLE, *measured])
+    overall = panel(board, "overall-digits-mlp")
+    assert cell(overall, "fedavg", "leak_alone").mean > 40
+    assert cell(overall, "fedavg", "kilobytes").mean > 1
+    assert cell(overall, "median", "server_seconds").mean > 0
+    assert overall.rows[0].label == "median"
+    privacy = panel(board, "privacy-1")
+    assert cell(privacy, "ffl", "worst").mean > cell(privacy, "ffl", "own").mean + 20
+    ours = panel(board, "privacy-partner")
+    assert ours.rows[0].cells[0].mean == 0
+
+
+def test_an_exchange_that_nobody_attacked_knowingly_is_flagged(measured):
+    naive = [told for told in measured if "unmixed" not in told.labels["measure"]]
+    row = next(row for row in panel(boards.board("own", naive), "privacy-1").rows if row.label == "ffl")
+    assert row.flags == ("no adaptive attack has been run against its exchange",)
+
+
+# Verifying, and entries from outside
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """A leaderboard of real cells."""
+    folder = tmp_path_factory.mktemp("real")
+    suite = folder / "tiny.toml"
+    suite.write_text(
+        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["fedavg", "median"]\nseeds = [0, 1, 2]\n'
+        "[overrides]\nrounds = 2\n"
+    )
+    run(str(suite), out=folder / "results", workers=1)
+    leaderboard.generate(folder / "results" / "tiny", folder / "boards" / "tiny")
+    return folder / "boards" / "tiny"
+
+
+def test_cells_that_are_run_again_are_the_same_bits(real):
+    verdicts = verifying.verify(real, 2, 0, [])
+    assert [verdict.how for verdict in verdicts] == ["same bits"] * 2
+
+
+def rewritten(board, tmp_path, change):
+    """A copy of a leaderboard with its records changed, digests and all."""
+    copy = tmp_path / "copy"
+    shutil.copytree(board, copy)
+    found = evidence.gather(copy)
+    for told in found.records:
+        Store(copy / "records").write(told.model_copy(update=change(told)))
+    names = sorted(file.name for file in (copy / "records").glob("*.json"))
+    evidence.write_sums(copy / "records", {name: evidence.digest_of(copy / "records" / name) for name in names})
+    return copy
+
+
+def test_a_figure_that_was_made_up_is_found_out(real, tmp_path):
+    copy = rewritten(real, tmp_path, lambda told: {"metrics": told.metrics | {"accuracy": 0.99}})
+    assert [verdict.how for verdict in verifying.verify(copy, 1, 0, [])] == ["differs"]
+    assert invoke("verify", copy, "--sample", 1).exit_code == 1
+
+
+def test_on_another_machine_figures_are_held_to_what_the_seeds_let_expect(real, tmp_path):
+    elsewhere = rewritten(real, tmp_path, lambda told: {"manifest": told.manifest | {"processor": "another"}})
+    (verdict,) = verifying.verify(elsewhere, 1, 0, [])
+    assert verdict.how == "in the interval"
+    assert "another processor" in verdict.why
+    wrong = rewritten(
+        real,
+        tmp_path / "wrong",
+        lambda told: {"manifest": told.manifest | {"processor": "y"}, "metrics": told.metrics | {"accuracy": 0.01}},
+    )
+    (verdict,) = verifying.verify(wrong, 1, 0, [])
+    assert verdict.how == "differs"
+
+
+PLUGIN = '''"""Their rule."""
+from fflbench.registry import defense
+
+
+@defense("their-rule", title="Their rule")
+def their_rule(updates):
+    """The plain mean."""
+    return updates.mean(0)
+'''
+
+
+@pytest.fixture(scope="module")
+def made_elsewhere(tmp_path_factory):
+    """Records as outsiders make them: in a process of their own, with their plugin."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    plugin, suite = folder / "their_plugin.py", folder / "tiny.toml"
+    plugin.write_text(PLUGIN)
+    suite.write_text(
+        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["their-rule"]\nseeds = [0, 1]\n'
+        "[overrides]\nrounds = 2\n"
+    )
+    command = [sys.executable, "-m", "fflbench", "run", str(suite), "--plugin", str(plugin), "--out", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "tiny", plugin
+
+
+@pytest.fixture
+def theirs(real, made_elsewhere, tmp_path):
+    """An entry from outside, a leaderboard, and the plugin."""
+    records, plugin = made_elsewhere
+    entry = tmp_path / "entry"
+    (entry / "records").mkdir(parents=True)
+    for file in records.glob("*.json"):
+        shutil.copy(file, entry / "records")
+    names = [file.name for file in (entry / "records").glob("*.json")]
+    evidence.write_sums(entry / "records", {name: evidence.digest_of(entry / "records" / name) for name in names})
+    told = {"name": "their-rule", "link": "https://example.org/rule", "citation": "They, 2026."}
+    (entry / "entry.json").write_text(json.dumps(told))
+    board = tmp_path / "boards" / "tiny"
+    shutil.copytree(real, board)
+    return entry, board, plugin
+
+
+def test_an_entry_from_outside_is_marked_as_reported_until_it_is_run_again(theirs):
+    entry, board, plugin = theirs
+    assert invoke("leaderboard", board, "--add", entry).exit_code == 0
+    assert "reported, not run again" in (board / "README.md").read_text()
+    command = [sys.executable, "-m", "fflbench", "verify", str(board), "--plugin", str(plugin), "--sample", "1"]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "same bits" in found.stdout
+    assert invoke("leaderboard", board).exit_code == 0
+    assert "1 cells run again" in (board / "README.md").read_text()
+
+
+@pytest.mark.parametrize("harm", ["altered", "no digests", "no entry", "bad link", "claims to be verified", "twice"])
+def test_entries_that_do_not_hold_are_refused_and_leave_no_trace(theirs, harm):
+    entry, board, _ = theirs
+    told = json.loads((entry / "entry.json").read_text())
+    if harm == "altered":
+        damage(next((entry / "records").glob("*.json")), "altered")
+    elif harm == "no digests":
+        (entry / "records" / "SHA256SUMS").unlink()
+    elif harm == "no entry":
+        (entry / "entry.json").unlink()
+    elif harm == "bad link":
+        (entry / "entry.json").write_text(json.dumps(told | {"link": "javascript:alert(1)"}))
+    elif harm == "claims to be verified":
+        (entry / "entry.json").write_text(json.dumps(told | {"verified": ["0" * 16]}))
+    else:
+        evidence.add(entry, board)
+    before = contents_of(board)
+    with pytest.raises(RecordError):
+        evidence.add(entry, board)
+    assert contents_of(board) == before
+
+
+def test_committed_leaderboards_come_out_of_their_records_again(tmp_path):
+    boards_there = sorted(path.parent for path in COMMITTED.glob("*/records"))
+    assert boards_there
+    for board in boards_there:
+        copy = tmp_path / board.name
+        shutil.copytree(board, copy)
+        for room in ("tables", "figures"):
+            shutil.rmtree(copy / room)
+        leaderboard.generate(copy, None)
+        was, now = contents_of(board), contents_of(copy)
+        # Pictures may differ by the version of what draws them; their numbers stand beside them.
+        exact = [name for name in was if not name.endswith((".png", ".svg"))]
+        assert {name: now.get(name) for name in exact} == {name: was[name] for name in exact}
+        assert set(now) == set(was)
+
+
+def test_names_of_tasks_are_only_names(tmp_path):
+    evil = record(task="../../evil", label="<script>alert(1)</script>")
+    out = tmp_path / "boards" / "own"
+    invoke("leaderboard", written(tmp_path / "one", [evil]), "--out", out)
+    assert not list(tmp_path.glob("evil*"))
+    assert "<script>" not in (out / "README.md").read_text()
+
+
+def test_worst_and_excess_are_the_functions_the_tables_use():
+    (task,) = robust.tasks(WHOLE)
+    assert robust.worst_accuracy(task, "fedavg") == pytest.approx({0: 0.3, 1: 0.31, 2: 0.32})
+    assert robust.worst_excess(task, "median") == pytest.approx({0: 0.1, 1: 0.1, 2: 0.1})
