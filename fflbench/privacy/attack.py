@@ -33,6 +33,8 @@ class Observed:
     """Randomness for starting points; always the processor's, so that devices start alike."""
     matched: tuple[bool, ...] = ()
     """Which parameters' gradients are one victim's; of the others, if any, only a mean over several is known."""
+    sharing: int = 1
+    """Over so many victims, one after the other."""
 
     @property
     def victims(self) -> int:

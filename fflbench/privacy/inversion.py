@@ -19,6 +19,8 @@ Objective = Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]
 """For many victims at once, by inputs and logits of classes, and by which victims if not all: gradients by both, and
 values.
 """
+CERTAIN = 0.01
+"""What a count of examples may be off by rounding."""
 NOISE = 256
 """Random inputs by which a model's usual probabilities are estimated."""
 ENOUGH = 1e-12
@@ -81,16 +83,23 @@ def labels(observed: Observed) -> Tensor:
     User-level label leakage from gradients in federated learning, PoPETs 2022, estimate it in the same way).
     """
     biases = observed.gradients[-1]
+    shared = 1 if not observed.matched or observed.matched[-1] else observed.sharing
     if observed.loss == "binary-cross-entropy":
         return (biases < 0).long().expand(-1, observed.count)
+    count = observed.count * shared
+    # No probability is negative: what a class lacks to zero can only come from examples of it.
+    needed = (-biases * count - CERTAIN).ceil().clamp(min=0)
     left, found = -biases.clone(), []
-    if observed.count > 1:
+    if count > 1:
         left += _usual_probabilities(observed)
-    for _ in range(observed.count):
-        chosen = left.argmax(1)
+    rows = torch.arange(len(left), device=left.device)
+    for _ in range(count):
+        chosen = (left + (needed > 0) * count).argmax(1)
         found.append(chosen)
-        left[torch.arange(len(left), device=left.device), chosen] -= 1 / observed.count
-    return torch.stack(found, 1)
+        left[rows, chosen] -= 1 / count
+        needed[rows, chosen] -= 1
+    # Of a gradient that several victims share, each is given its part, in any order.
+    return torch.stack(found, 1).view(len(left), shared, -1)[rows, rows % shared]
 
 
 def _usual_probabilities(observed: Observed) -> Tensor:

@@ -42,7 +42,7 @@ class Watched(NamedTuple):
     """Of the entries of a right pair's separated layer where the two differ, the share whose owner was told right."""
 
 
-@measure("reconstruction", title="Reconstruction", version=3)
+@measure("reconstruction", title="Reconstruction", version=4)
 class Reconstruction(Measure):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
@@ -124,6 +124,7 @@ class Reconstruction(Measure):
                 high=torch.from_numpy(high).to(device),
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
                 matched=_matched(model.columns, looks[0].look.layer),
+                sharing=len(looks[0].look.updates),
             )
             start = time.perf_counter()
             guess = attack.reconstruct(observed)
@@ -182,7 +183,8 @@ class Reconstruction(Measure):
         seen: Callable[[Inputs], Inputs],
     ) -> Outcome:
         """Compare with the originals, examples as people see them."""
-        rng, data = stream(seed, "floor"), task.data().train
+        # Of the test part, of which nobody holds any.
+        rng, data = stream(seed, "floor"), task.data().test
         originals = np.stack([seen(group.x) for group in groups])
         found = np.full(originals.shape, np.nan, np.float32)
         parts = len(looks[0].look.updates)
@@ -240,7 +242,7 @@ def _linear(model: "nn.Module") -> list[str]:
     """The names of the weights of linear layers."""
     from torch import nn
 
-    return [f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return [f"{name}.weight".lstrip(".") for name, module in model.named_modules() if isinstance(module, nn.Linear)]
 
 
 def _right_mask(look: Look, view: ServerView, group: "Group") -> float | None:

@@ -67,6 +67,15 @@ def gather(folder: Path) -> Evidence:
         raise RecordError(f"there is no folder {folder}")
     found = Evidence(folder)
     _take(found, folder / RECORDS if (folder / RECORDS).is_dir() else folder)
+    _take_entries(found, folder)
+    found.records.sort(key=_order)
+    if not found.records:
+        told = f": {found.problems[0]}" if found.problems else ""
+        raise RecordError(f"there is no record in {folder}{told}")
+    return found
+
+
+def _take_entries(found: Evidence, folder: Path) -> None:
     for entry_folder in sorted(path for path in (folder / ENTRIES).glob("*") if path.is_dir()):
         try:
             entry = read_entry(entry_folder)
@@ -76,11 +85,6 @@ def gather(folder: Path) -> Evidence:
         before = set(found.places)
         _take(found, entry_folder / RECORDS)
         found.reported |= dict.fromkeys(set(found.places) - before, entry.origin)
-    found.records.sort(key=_order)
-    if not found.records:
-        told = f": {found.problems[0]}" if found.problems else ""
-        raise RecordError(f"there is no record in {folder}{told}")
-    return found
 
 
 def _order(record: Record) -> tuple[object, ...]:
@@ -156,22 +160,32 @@ def digest_of(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def keep(found: Evidence, folder: Path) -> None:
-    """Copy records and arrays into a leaderboard, with their digests; what was there before gives way."""
+def keep(found: Evidence, board: Path) -> Evidence:
+    """Copy records and arrays into a leaderboard, with their digests, in the place of what was there.
+
+    Returns what the leaderboard then holds, its entries from outside included.
+    """
     kept: dict[str, str] = {}
+    folder = board / RECORDS
+    folder.mkdir(parents=True, exist_ok=True)
     for record in found.records:
         if record.id in found.reported:
             continue
         store = found.places[record.id]
         for file in (store.file(record.id), store.arrays_file(record.id)):
             if file.exists() and (file.suffix == ".json" or record.arrays):
-                content = file.read_bytes()
-                write_whole(folder / file.name, content)
-                kept[file.name] = hashlib.sha256(content).hexdigest()
+                # The original stays where it is, so that a copy need not survive a power cut.
+                shutil.copyfile(file, folder / file.name)
+                kept[file.name] = digest_of(file)
     for file in folder.iterdir():
         if file.name not in kept:
             file.unlink()
     write_sums(folder, kept)
+    own = [record for record in found.records if record.id not in found.reported]
+    copied = Evidence(board, own, found.problems, {}, {record.id: Store(folder) for record in own})
+    _take_entries(copied, board)
+    copied.records.sort(key=_order)
+    return copied
 
 
 def write_sums(folder: Path, sums: dict[str, str]) -> None:

@@ -63,7 +63,8 @@ def _flags(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[
         yield from robust.weaker_than_control(task)
         if task.attacks and not any("noise-control" in attack for attack in task.attacks):
             yield f"{task.name}: noise-control was not run, so weak attacks cannot be told from strong ones"
-    stale = [str(record) for record in records if _stale(record)]
+    versions = {(entry.kind, entry.name): entry.version for kind in Kind for entry in registry.entries(kind)}
+    stale = [str(record) for record in records if _stale(record, versions)]
     if stale:
         yield f"{_count(len(stale), 'record')} of older results versions than this fflbench has: {_some(stale)}"
     failed = [f"{record}: {record.reason}" for record in records if record.status == "failed"]
@@ -77,22 +78,15 @@ def _flags(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[
             yield f"{_count(len(other), 'record')} made with another {what} than the others: {_some(other)}"
 
 
-def _stale(record: Record) -> bool:
+def _stale(record: Record, versions: Mapping[tuple[Kind, str], int]) -> bool:
     """Whether the code that decides its result has changed since; plugins that are not here cannot tell."""
     told = record.manifest.get("results")
     if not isinstance(told, dict):
         return True
     if told.get("core") != RESULTS_VERSION:
         return True
-    for kind in Kind:
-        if kind in record.configuration:
-            try:
-                entry = registry.get(kind, record.configuration[kind]["name"])
-            except FflbenchError:
-                continue
-            if told.get(kind.value) != entry.version:
-                return True
-    return False
+    chosen = {(kind, record.configuration[kind]["name"]) for kind in Kind if kind in record.configuration}
+    return any(told.get(kind.value) != versions[kind, name] for kind, name in chosen if (kind, name) in versions)
 
 
 def _some(texts: Sequence[str]) -> str:

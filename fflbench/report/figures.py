@@ -10,11 +10,14 @@ from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
 from fflbench.report import grids, robust
 from fflbench.report.panels import Board, Panel
-from fflbench.report.plots import decay, saved, style, trusts
-from fflbench.report.statistics import estimate
+from fflbench.report.plots import both, decay, style, trusts
+from fflbench.report.statistics import Estimate, estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+PANELS = 9
+"""Attacks whose rounds are drawn; the numbers of all stand beside."""
 
 Table = list[list[Any]]
 """What a figure shows, as lines of a CSV file, the first its header."""
@@ -24,8 +27,7 @@ def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], 
     """All figures that the records allow, by file name."""
     made: dict[str, bytes] = {}
     for task in robust.tasks(records):
-        for attack in task.runs:
-            made |= _files(f"accuracy-{task.name}-{attack}", _accuracy(task, attack))
+        made |= _files(f"accuracy-{task.name}", _accuracy(task))
         made |= _files(f"trust-{task.name}", _trust(task))
     for panel in board.panels:
         if panel.name.endswith("-summary"):
@@ -49,8 +51,7 @@ def _files(name: str, drawn: "tuple[Figure, Table] | None") -> dict[str, bytes]:
     slug = robust.slug(name)
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(table)
-    drawings = {f"{slug}.{kind}": saved(figure, kind) for kind in ("svg", "png")}
-    return drawings | {f"{slug}.csv": stream.getvalue().encode()}
+    return both(figure, slug) | {f"{slug}.csv": stream.getvalue().encode()}
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Any]":
@@ -62,46 +63,68 @@ def _figure(width: float, height: float) -> "tuple[Figure, Any]":
     return figure, axis
 
 
-def _accuracy(task: robust.Task, attack: str) -> "tuple[Figure, Table] | None":
-    """Accuracy over rounds: the mean over seeds, with the 95% interval as a band."""
-    figure, axis = _figure(8, 4)
-    table: Table = [["defense", "round", "mean", "half_width_95", "seeds"]]
-    rows = [
-        (f"{name}, strategy {strategy}" if len(by_strategy) > 1 else name, runs)
-        for name, by_strategy in task.runs[attack].items()
-        for strategy, runs in by_strategy.items()
-    ]
-    for place, (label, runs) in enumerate(rows):
-        by_round: dict[int, list[float]] = {}
-        for record in runs.records.values():
-            for told in record.history:
-                if isinstance(told.get("accuracy"), float):
-                    by_round.setdefault(told["round"], []).append(told["accuracy"])
-        found = {number: estimate(values) for number, values in sorted(by_round.items())}
-        if not found:
-            continue
-        look = style(place) | {"marker": ""}
-        means = [100 * of.mean for of in found.values()]
-        reach = [100 * (of.half_width or 0) for of in found.values()]
-        axis.plot(list(found), means, label=label, **look)
-        axis.fill_between(
-            list(found),
-            [max(0.0, a - b) for a, b in zip(means, reach, strict=True)],
-            [min(100.0, a + b) for a, b in zip(means, reach, strict=True)],
-            color=look["color"],
-            alpha=0.12,
-            linewidth=0,
-        )
-        table += [[label, number, of.mean, of.half_width, of.seeds] for number, of in found.items()]
-    if len(table) == 1:
+def _accuracy(task: robust.Task) -> "tuple[Figure, Table] | None":
+    """Accuracy over rounds, a panel an attack: the mean over seeds, with the 95% interval as a band."""
+    from matplotlib.figure import Figure
+
+    table: Table = [["attack", "defense", "round", "mean", "half_width_95", "seeds"]]
+    curves = {attack: _curves(task, attack) for attack in task.runs}
+    for attack, lines in curves.items():
+        for label, found in lines.items():
+            table += [[attack, label, number, of.mean, of.half_width, of.seeds] for number, of in found.items()]
+    shown = [attack for attack in _by_harm(task) if curves[attack]][:PANELS]
+    if not shown:
         return None
-    axis.set_xlabel("round")
-    axis.set_ylabel("accuracy, %")
-    axis.set_title(
-        f"{task.name}, no attack" if attack == task.clean else f"{task.name} under {attack}", fontsize="medium"
-    )
-    axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    labels = list(dict.fromkeys(label for attack in shown for label in curves[attack]))
+    columns = min(3, len(shown))
+    figure = Figure(figsize=(4 * columns + 2, 3 * -(-len(shown) // columns)), layout="constrained")
+    axes = figure.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat
+    for axis in list(axes)[len(shown) :]:
+        axis.set_visible(False)
+    drawn = {}
+    for axis, attack in zip(axes, shown, strict=False):
+        for label, found in curves[attack].items():
+            look = style(labels.index(label)) | {"marker": ""}
+            means = [100 * of.mean for of in found.values()]
+            reach = [100 * (of.half_width or 0) for of in found.values()]
+            (drawn[label],) = axis.plot(list(found), means, label=label, **look)
+            low = [max(0.0, a - b) for a, b in zip(means, reach, strict=True)]
+            high = [min(100.0, a + b) for a, b in zip(means, reach, strict=True)]
+            axis.fill_between(list(found), low, high, color=look["color"], alpha=0.12, linewidth=0)
+        axis.set_title("no attack" if attack == task.clean else attack, fontsize="medium")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.supxlabel("round", fontsize="medium")
+    figure.supylabel("accuracy, %", fontsize="medium")
+    left = f"; of {len(curves)} attacks the {len(shown)} that harm {task.baseline} most" * (len(shown) < len(curves))
+    figure.suptitle(f"{task.name}{left}", fontsize="medium")
+    figure.legend(drawn.values(), drawn, frameon=False, fontsize="small", loc="outside right center")
     return figure, table
+
+
+def _curves(task: robust.Task, attack: str) -> dict[str, dict[int, Estimate]]:
+    """By defense and strategy, accuracy of each round over seeds."""
+    lines = {}
+    for name, by_strategy in task.runs[attack].items():
+        for strategy, runs in by_strategy.items():
+            by_round: dict[int, list[float]] = {}
+            for record in runs.records.values():
+                for told in record.history:
+                    if isinstance(told.get("accuracy"), float):
+                        by_round.setdefault(told["round"], []).append(told["accuracy"])
+            if by_round:
+                label = f"{name}, strategy {strategy}" if len(by_strategy) > 1 else name
+                lines[label] = {number: estimate(values) for number, values in sorted(by_round.items())}
+    return lines
+
+
+def _by_harm(task: robust.Task) -> list[str]:
+    """Without attack first, then attacks by what they leave of the baseline's accuracy."""
+
+    def left(attack: str) -> float:
+        figures = task.figures(attack, task.baseline, "accuracy")
+        return fmean(figures.values()) if figures else 1.0
+
+    return sorted(task.runs, key=lambda attack: (attack != task.clean, left(attack)))
 
 
 def _trust(task: robust.Task) -> "tuple[Figure, Table] | None":
@@ -146,20 +169,21 @@ def _heatmap(panel: Panel) -> "tuple[Figure, Table] | None":
     chosen = [place for place, column in enumerate(panel.columns) if column.percent and column.name not in left_out]
     if not chosen or not panel.rows:
         return None
-    figure, axis = _figure(1.6 + 1.2 * len(chosen), 1.2 + 0.42 * len(panel.rows))
+    figure, axis = _figure(1.6 + 0.9 * len(chosen), 1.2 + 0.36 * len(panel.rows))
     values = np.array(
         [[np.nan if (mean := row.cells[place].mean) is None else 100 * mean for place in chosen] for row in panel.rows]
     )
     good = np.array([bool(panel.columns[place].higher_is_better) for place in chosen])
     bright = np.where(good, values, 100 - values)
-    axis.imshow(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
+    axis.invert_yaxis()
     for (row, column), value in np.ndenumerate(values):
         text = panel.rows[row].cells[chosen[column]].text if np.isnan(value) else f"{value:.1f}"
         colour = "white" if bright[row, column] < 55 else "black"
-        axis.text(column, row, text, ha="center", va="center", fontsize="small", color=colour)
+        axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
     titles = [panel.columns[place].title.removesuffix(" %") for place in chosen]
-    axis.set_xticks(range(len(chosen)), titles, rotation=20, ha="right", fontsize="small")
-    axis.set_yticks(range(len(panel.rows)), [row.label for row in panel.rows], fontsize="small")
+    axis.set_xticks(np.arange(len(chosen)) + 0.5, titles, rotation=20, ha="right", fontsize="small")
+    axis.set_yticks(np.arange(len(panel.rows)) + 0.5, [row.label for row in panel.rows], fontsize="small")
     axis.spines[:].set_visible(False)
     axis.set_title(f"{panel.title}, %: accuracy, and what targeted attacks gain", fontsize="medium")
     table: Table = [["defense", "column", "mean"]]

@@ -25,11 +25,7 @@ def generate(folder: Path, out: Path | None) -> tuple[Path, Evidence]:
     found = gather(folder)
     target = out or (folder if (folder / RECORDS).is_dir() else Path("leaderboards") / found.suite)
     if target.resolve() != folder.resolve():
-        (target / RECORDS).mkdir(parents=True, exist_ok=True)
-        keep(found, target / RECORDS)
-        problems = found.problems
-        found = gather(target)
-        found.problems[:0] = problems
+        found = keep(found, target)
     board = boards.board(found.suite, found.records, found.reported)
     drawn = figures.figures(found.records, board, found.arrays)
     _write(target, content(board, drawn))

@@ -99,7 +99,7 @@ def scaling(records: Sequence[Record]) -> dict[str, bytes]:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3, which="major")
         axis.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    return {f"scaling.{kind}": saved(figure, kind) for kind in ("svg", "png")}
+    return both(figure, "scaling")
 
 
 def decay(records: Sequence[Record]) -> dict[str, bytes]:
@@ -114,7 +114,7 @@ def decay(records: Sequence[Record]) -> dict[str, bytes]:
             task = of_key[0].labels["task"]
             figure = _decay(task, of_key)
             name = re.sub(r"[^\w.]+", "-", f"decay-{task}-{of_key[0].labels['defense']}")
-            made |= {f"{name}.{kind}": saved(figure, kind) for kind in ("svg", "png")}
+            made |= both(figure, name)
     return made
 
 
@@ -175,6 +175,13 @@ def style(place: int) -> dict[str, Any]:
         "linestyle": ("-", "--", "-.", ":")[place % 4],
         "markersize": 5,
     }
+
+
+def both(figure: "Figure", name: str) -> dict[str, bytes]:
+    """A figure as PNG and as SVG, laid out once."""
+    found = {f"{name}.png": saved(figure, "png")}
+    figure.set_layout_engine("none")
+    return found | {f"{name}.svg": saved(figure, "svg")}
 
 
 def saved(figure: "Figure", kind: str) -> bytes:

@@ -3,7 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
+
+
+def stdev(values: Sequence[float]) -> float:
+    """The standard deviation of a sample; Python's own reckons in fractions, which takes a hundred times as long."""
+    middle = fmean(values)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 @dataclass(frozen=True)
