@@ -284,11 +284,10 @@ def _runtime_cells(records: Sequence[Record], defense: str) -> tuple[Cell, ...]:
     own = [record for record in records if record.labels["defense"] == defense]
     if not own:
         return (Cell(), Cell(), Cell())
-    megabytes = [value / 1e6 for value in leaks.values(own, "peak_bytes")]
     return (
-        Cell.of(estimate(leaks.values(own, "seconds"))),
-        Cell.of(estimate(leaks.values(own, "mixing_seconds"))),
-        Cell.of(estimate(megabytes)),
+        _mean(leaks.values(own, "seconds")),
+        _mean(leaks.values(own, "mixing_seconds")),
+        _mean([value / 1e6 for value in leaks.values(own, "peak_bytes")]),
     )
 
 
@@ -333,7 +332,12 @@ def _bytes(records: Sequence[Record]) -> Iterable[Panel]:
 
 def _exact(value: float) -> Cell:
     """A figure that has no spread."""
-    return Cell(mean=value)
+    return Cell(mean=value) if value else Cell(text="0")
+
+
+def _mean(values: Sequence[float]) -> Cell:
+    """A figure that is itself a mean over repeated runs; over seeds, if there are several."""
+    return Cell.of(estimate(values)) if len(values) > 1 else _exact(values[0])
 
 
 # All together
@@ -363,7 +367,9 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
                 _overall_leak("leak_alone", "leak, dB", "a server by itself", rebuilt),
                 _overall_leak("leak_with_help", "leak with help, dB", "a server with an oracle or a traitor", rebuilt),
             ]
-            for alone in (True, False):
+            helped = any(leakage(rebuilt, label, alone=False) for label in lines)
+            columns = columns if helped else columns[:-1]
+            for alone in (True, False) if helped else (True,):
                 for label, cells in lines.items():
                     values = leakage(rebuilt, label, alone=alone)
                     cells.append(Cell.of(estimate(list(values.values()))) if values else Cell())

@@ -78,8 +78,8 @@ def _accuracy(task: robust.Task) -> "tuple[Figure, Table] | None":
     labels = list(dict.fromkeys(label for attack in shown for label in curves[attack]))
     columns = min(3, len(shown))
     figure = Figure(figsize=(4 * columns + 2, 3 * -(-len(shown) // columns)), layout="constrained")
-    axes = figure.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat
-    for axis in list(axes)[len(shown) :]:
+    axes = list(figure.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat)
+    for axis in axes[len(shown) :]:
         axis.set_visible(False)
     drawn = {}
     for axis, attack in zip(axes, shown, strict=False):
@@ -203,6 +203,7 @@ def _scatter(panel: Panel) -> "tuple[Figure, Table] | None":
         row.label: [row.cells[places[name]].mean if name in places else None for name in shown] for row in panel.rows
     }
     most = max((seconds for *_, seconds in points.values() if seconds), default=0.0)
+    spots: dict[tuple[int, int], list[str]] = {}
     for place, (label, (accuracy, leak, seconds)) in enumerate(points.items()):
         table.append([label, accuracy, leak, seconds])
         if accuracy is None or leak is None:
@@ -210,9 +211,16 @@ def _scatter(panel: Panel) -> "tuple[Figure, Table] | None":
         size = 60 + 500 * (seconds / most if seconds and most else 0)
         look = style(place)
         axis.scatter(leak, 100 * accuracy, s=size, color=look["color"], marker=look["marker"], alpha=0.75, label=label)
-        axis.annotate(label, (leak, 100 * accuracy), textcoords="offset points", xytext=(8, 6), fontsize="small")
+        # Where several stand at one place, their names share it.
+        spots.setdefault((round(leak), round(100 * accuracy)), []).append(label)
     if not any(accuracy is not None and leak is not None for accuracy, leak, _ in points.values()):
         return None
+    middle = sum(axis.get_xlim()) / 2
+    for spot, labels in spots.items():
+        to_the_left = spot[0] > middle
+        where: dict[str, Any] = {"ha": "right" if to_the_left else "left", "va": "center", "fontsize": "small"}
+        text = ",\n".join(labels)
+        axis.annotate(text, spot, textcoords="offset points", xytext=(-18 if to_the_left else 18, 0), **where)
     axis.set_xlabel("what a server alone rebuilds, dB (less is better)")
     axis.set_ylabel("worst accuracy over attacks, %")
     axis.margins(0.15)

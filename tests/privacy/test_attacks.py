@@ -102,6 +102,17 @@ def test_labels_are_read_off_the_last_layer(batch):
     assert np.mean(shared) >= (1 if batch == 1 else 0.95)
 
 
+def test_a_class_that_lacks_something_to_zero_is_there_whatever_the_model_usually_says():
+    seen, _ = observed("digits-cnn", victims=2, batch=4)
+    proof = torch.full((2, 10), 0.1)
+    proof[0, [3, 7]] = torch.tensor([-0.3, -0.01])
+    proof[1, 5] = -0.9
+    found = labels(replace(seen, gradients=(*seen.gradients[:-1], proof))).sort(1).values.tolist()
+    assert found[0].count(3) >= 2
+    assert 7 in found[0]
+    assert found[1] == [5, 5, 5, 5]
+
+
 def test_a_biased_linear_layer_gives_its_input_in_closed_form():
     seen, group = observed("digits-mlp", victims=8, rate=1.0)
     guess = attack("analytic").reconstruct(seen)

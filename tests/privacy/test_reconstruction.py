@@ -228,6 +228,14 @@ def test_masks_are_undone_on_real_gradients_and_images_come_back():
     assert found["psnr"] > 40
 
 
+def test_labels_of_two_partners_are_told_from_their_mean_where_only_another_layer_was_separated():
+    content = {"tasks": ["digits-mlp"], "attacks": ["analytic"], "attack": {}}
+    (cell,) = cells("unmixed", ["ffl"], extra=content, people=10)
+    found = play(cell, "own").metrics
+    assert found["psnr"] > 100
+    assert found["label_accuracy"] > 0.95
+
+
 def test_where_ranks_tell_nothing_pairs_are_guessed_and_no_mask_is_told():
     (cell,) = cells("unmixed", ["ffl"], people=20, groups=1, batch=8, steps=5)
     found = play(cell, "own").metrics

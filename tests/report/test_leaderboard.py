@@ -22,7 +22,7 @@ from fflbench.execution.run import run
 from fflbench.records import evidence
 from fflbench.records.record import Record, identify
 from fflbench.records.store import Store
-from fflbench.report import boards, leaderboard, panels, robust
+from fflbench.report import boards, figures, leaderboard, panels, robust
 from fflbench.report.statistics import holm, leaders, paired, prediction, worst
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards"
@@ -599,3 +599,22 @@ def test_worst_and_excess_are_the_functions_the_tables_use():
     (task,) = robust.tasks(WHOLE)
     assert robust.worst_accuracy(task, "fedavg") == pytest.approx({0: 0.3, 1: 0.31, 2: 0.32})
     assert robust.worst_excess(task, "median") == pytest.approx({0: 0.1, 1: 0.1, 2: 0.1})
+
+
+def test_every_curve_of_the_table_is_in_the_picture(measured):
+    records = [*WHOLE, *measured]
+    (task,) = (told for told in robust.tasks(records) if told.attacks)
+    figure, table = figures._accuracy(task)
+    drawn = {
+        (axis.get_title(), line.get_label(), tuple(line.get_ydata())) for axis in figure.axes for line in axis.lines
+    }
+    told = {}
+    for attack, defense, _, mean, *_ in table[1:]:
+        title = "no attack" if attack == "none" else attack
+        told.setdefault((title, defense), []).append(100 * mean)
+    assert drawn == {(*key, tuple(values)) for key, values in told.items()}
+    assert len(drawn) == 8
+    board = boards.board("own", records)
+    figure, table = figures._scatter(panel(board, "overall-digits-mlp"))
+    assert [row[0] for row in table[1:] if None not in row[1:3]] == ["fedavg"]
+    assert "fedavg" in [text.get_text() for text in figure.axes[0].texts]
