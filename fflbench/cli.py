@@ -210,10 +210,13 @@ def verify_command(
 
     for failure in registry.load_named(plugin or []):
         raise FflbenchError(str(failure))
-    verdicts = verify.verify(folder, sample, seed, plugin or [], device)
+    verdicts, problems = verify.verify(folder, sample, seed, plugin or [], device)
+    for problem in problems:
+        typer.echo(problem, err=True)
     for verdict in verdicts:
         typer.echo(verdict)
-    if any(verdict.how == "differs" for verdict in verdicts):
+    hold = [verdict.how in ("same bits", "in the interval") for verdict in verdicts]
+    if problems or not any(hold) or any(verdict.how == "differs" for verdict in verdicts):
         raise typer.Exit(1)
 
 

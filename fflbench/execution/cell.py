@@ -126,7 +126,7 @@ class _Checkpoint:
         from fflbench.federation.rounds import State
 
         try:
-            found = unpack(self.file.read_bytes())
+            found = unpack(self.file.read_bytes(), limited=False)
             facts = json.loads(found.pop(FACTS).tobytes())
         except (OSError, ValueError, KeyError):
             return

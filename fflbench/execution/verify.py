@@ -19,8 +19,12 @@ from fflbench.suites.plan import Cell
 DECIDES = ("results", "python", "libraries", "system", "processor", "device")
 """What must be the same for results to be the same bits."""
 
-PRIMARY = ("accuracy", "psnr", "recovered", "bytes")
-"""The figure that is compared where bits cannot be."""
+COMPARED = ("accuracy", "attack_success_rate", "psnr", "label_accuracy", "recovered", "bit_accuracy")
+"""The figures that are compared where bits cannot be."""
+EXACT = ("bytes", "diverged")
+"""What must be the same on every machine."""
+LEVEL = 0.99
+"""How often one more seed falls into the interval; several figures are looked at."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,20 @@ class Verdict:
         return f"{self.how}: {self.record} ({self.why})"
 
 
-def verify(folder: Path, sample: int, seed: int, plugins: Sequence[str], device: str = "cpu") -> list[Verdict]:
-    """Run a sample of cells again, those reported from outside first where their plugins are loaded."""
+def verify(
+    folder: Path, sample: int, seed: int, plugins: Sequence[str], device: str = "cpu"
+) -> tuple[list[Verdict], list[str]]:
+    """Run a sample of cells again, those reported from outside first where their plugins are loaded.
+
+    What came of it, and what is wrong with the evidence itself.
+    """
     found = gather(folder)
     chosen = _chosen(found, sample, seed, reported=bool(plugins))
     if not chosen:
         raise RecordError(f"{folder} has no cell that could be run again and compared")
     verdicts = [_verdict(found, record, device, plugins) for record in track(chosen, "Running again")]
     _enter(found, [verdict.record.id for verdict in verdicts if verdict.how in ("same bits", "in the interval")])
-    return verdicts
+    return verdicts, found.problems
 
 
 def _chosen(found: Evidence, sample: int, seed: int, *, reported: bool) -> list[Record]:
@@ -82,27 +91,42 @@ def _verdict(found: Evidence, record: Record, device: str, plugins: Sequence[str
 
 
 def _compare(found: Evidence, record: Record, again: Record, why: str) -> Verdict:
-    """Whether the new figure is one that the seeds of the same cell let expect."""
-    name = next((name for name in PRIMARY if name in record.metrics), "")
-    values = [float(value) for value in _siblings(found, record, name)]
-    expected, now = prediction(values), again.metrics.get(name)
-    if expected is None or not isinstance(now, float | int):
-        return Verdict(record, "cannot be compared", f"{why}; too few seeds to say what to expect")
-    low, high = expected
-    told = f"{why}; {name} {now:.4g}, expected from {low:.4g} to {high:.4g} by {len(values)} seeds"
-    return Verdict(record, "in the interval" if low <= now <= high else "differs", told)
+    """Whether what is recorded, and what came out now, are both what the other seeds of the cell let expect."""
+    for name in EXACT:
+        if record.metrics.get(name) != again.metrics.get(name):
+            return Verdict(record, "differs", f"{why}; {name} was {record.metrics.get(name)}, is {again.metrics[name]}")
+    looked_at = []
+    for name in COMPARED:
+        was, now = record.metrics.get(name), again.metrics.get(name)
+        if type(was) is not type(now):
+            return Verdict(record, "differs", f"{why}; {name} was {was}, is {now}")
+        expected = prediction(list(_others(found, record, name)), LEVEL)
+        if expected is None or not isinstance(was, float | int) or not isinstance(now, float | int):
+            continue
+        low, high = expected
+        told = f"{name} was {was:.4g}, is {now:.4g}, and other seeds let expect {low:.4g} to {high:.4g}"
+        if not (low <= was <= high and low <= now <= high):
+            return Verdict(record, "differs", f"{why}; {told}")
+        looked_at.append(told)
+    if not looked_at:
+        exact = any(name in record.metrics for name in EXACT[:1])
+        if exact:
+            return Verdict(record, "in the interval", f"{why}; the same bytes were sent")
+        return Verdict(record, "cannot be compared", f"{why}; too few other seeds to say what to expect")
+    return Verdict(record, "in the interval", f"{why}; {'; '.join(looked_at)}")
 
 
-def _siblings(found: Evidence, record: Record, name: str) -> Iterator[float]:
-    """A figure of all seeds of the same cell."""
+def _others(found: Evidence, record: Record, name: str) -> Iterator[float]:
+    """A figure of the other seeds of the same cell."""
 
     def without_seed(of: Record) -> dict[str, object]:
         return {key: value for key, value in of.configuration.items() if key != "seed"}
 
     for other in found.records:
         value = other.metrics.get(name)
-        if without_seed(other) == without_seed(record) and isinstance(value, float | int):
-            yield value
+        same = without_seed(other) == without_seed(record) and other.id != record.id
+        if same and isinstance(value, float | int):
+            yield float(value)
 
 
 def _enter(found: Evidence, verified: list[str]) -> None:

@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+DAMAGED = (OSError, EOFError, KeyError, TypeError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+LARGEST = 2**30
+"""Bytes that a file of arrays may unpack to."""
+
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -23,12 +27,15 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]], *, compressed: bool = True) -> 
     return stream.getvalue()
 
 
-def unpack(content: bytes) -> Arrays:
-    """The arrays of a file; a `ValueError` where it is damaged."""
+def unpack(content: bytes, *, limited: bool = True) -> Arrays:
+    """The arrays of a file; a `ValueError` where it is damaged, or unpacks to more than anybody should send."""
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            if limited and sum(part.file_size for part in packed.infolist()) > LARGEST:
+                raise ValueError("arrays that unpack to more than any of ours")
         with np.load(io.BytesIO(content), allow_pickle=False) as found:
             return dict(found)
-    except (OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except DAMAGED as error:
         raise ValueError(f"no arrays: {error}") from error
 
 

@@ -76,15 +76,23 @@ def gather(folder: Path) -> Evidence:
 
 
 def _take_entries(found: Evidence, folder: Path) -> None:
-    for entry_folder in sorted(path for path in (folder / ENTRIES).glob("*") if path.is_dir()):
+    for entry_folder in sorted(path for path in (folder / ENTRIES).glob("[!.]*") if path.is_dir()):
         try:
             entry = read_entry(entry_folder)
         except RecordError as error:
             found.problems.append(f"{error}; the entry is left out")
             continue
-        before = set(found.places)
-        _take(found, entry_folder / RECORDS)
-        found.reported |= dict.fromkeys(set(found.places) - before, entry.origin)
+        ours = list(found.records)
+        theirs = Evidence(entry_folder)
+        _take(theirs, entry_folder / RECORDS)
+        found.problems += theirs.problems
+        for record in theirs.records:
+            if why := _misfit(record, entry, ours):
+                found.problems.append(f"{theirs.places[record.id].file(record.id)} {why}; it is left out")
+            else:
+                found.records.append(record)
+                found.places[record.id] = theirs.places[record.id]
+                found.reported[record.id] = entry.origin
 
 
 def _order(record: Record) -> tuple[object, ...]:
@@ -178,7 +186,7 @@ def keep(found: Evidence, board: Path) -> Evidence:
                 shutil.copyfile(file, folder / file.name)
                 kept[file.name] = digest_of(file)
     for file in folder.iterdir():
-        if file.name not in kept:
+        if file.name not in kept and file.suffix in (".json", ".npz"):
             file.unlink()
     write_sums(folder, kept)
     own = [record for record in found.records if record.id not in found.reported]
@@ -213,6 +221,8 @@ def add(source: Path, board: Path) -> Entry:
     entry = read_entry(source)
     if entry.verified:
         raise RecordError(f"{source / ENTRY}: verified is for those who run it again, not for those who report it")
+    if not (board / RECORDS).is_dir():
+        raise RecordError(f"{board} is no leaderboard: make one first (fflbench leaderboard {board})")
     if not (source / RECORDS / SUMS).is_file():
         raise RecordError(f"{source / RECORDS / SUMS} is missing: sha256sum *.json *.npz > {SUMS} writes it")
     theirs = gather(source)
@@ -220,10 +230,8 @@ def add(source: Path, board: Path) -> Entry:
         raise RecordError(f"the entry is not taken: {theirs.problems[0]}")
     ours = gather(board)
     for record in theirs.records:
-        if record.configuration["defense"]["name"] != entry.name and not _speaks_of(record, entry.name):
-            raise RecordError(f"the entry is not taken: {record} has nothing to do with {entry.name}")
-        if record.id in ours.places:
-            raise RecordError(f"the entry is not taken: {record} is in {board} already")
+        if why := _misfit(record, entry, ours.records):
+            raise RecordError(f"the entry is not taken: {record} {why}")
     into = board / ENTRIES / re.sub(r"[^\w.]+", "-", entry.name)
     if into.exists():
         raise RecordError(f"the entry is not taken: {into} is there already")
@@ -236,8 +244,29 @@ def add(source: Path, board: Path) -> Entry:
     return entry
 
 
-def _speaks_of(record: Record, name: str) -> bool:
-    return any(isinstance(chosen, dict) and chosen.get("name") == name for chosen in record.configuration.values())
+def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
+    """Why a record from outside cannot stand beside ours: it may add a defense, and change nothing else."""
+    if record.configuration["defense"]["name"] != entry.name:
+        return f"is not about the defense {entry.name}"
+    if record.labels["defense"] in {own.labels["defense"] for own in ours}:
+        return f'calls its defense "{record.labels["defense"]}", a name that is taken'
+    if record.id in {own.id for own in ours}:
+        return "is there already"
+    kinds = [kind for kind in ("task", "attack", "privacy-attack", "measure") if kind in record.configuration]
+    alike = [
+        own
+        for own in ours
+        if all(
+            own.configuration.get(kind) == record.configuration[kind] and own.labels.get(kind) == record.labels[kind]
+            for kind in kinds
+        )
+    ]
+    if not any(own.configuration["seed"] == record.configuration["seed"] for own in alike):
+        return "is a cell that no defense of ours has: task, attack, measure and seed must be of this leaderboard"
+    done = [own for own in alike if own.status == "done"]
+    if record.status == "done" and done and record.facts.get("targeted") != done[0].facts.get("targeted"):
+        return "says otherwise of its attack's aim than our records do"
+    return ""
 
 
 def _files(found: Evidence) -> Iterator[str]:

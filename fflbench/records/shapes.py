@@ -1,13 +1,19 @@
 """What a record of each kind must hold for tables to be made of it: one that came from elsewhere may hold anything."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fflbench.errors import RecordError
 from fflbench.records.record import Record
 
-Number = int | float
+LARGEST = 1e30
+"""No figure of ours is near it, and its square is still a number."""
+LONGEST = 120
+
+Number = Annotated[int | float, Ge(-LARGEST), Le(LARGEST)]
+Name = Annotated[str, Field(pattern=r"^\d+$", max_length=9)]
 
 
 class _Shape(BaseModel):
@@ -17,7 +23,7 @@ class _Shape(BaseModel):
 class _Round(_Shape):
     round: int
     accuracy: Number | None
-    trust: dict[str, Number] = {}
+    trust: dict[Name, Number] = {}
 
 
 class _AttackFacts(_Shape):
@@ -27,8 +33,21 @@ class _AttackFacts(_Shape):
     honest_excluded: int = 0
 
 
+class _Strategy(_Shape):
+    strategy: int = 1
+
+
+class _AttackMetrics(_Shape):
+    test_loss: Number | None
+    accuracy: Number | None
+    source_accuracy: Number | None
+    attack_success_rate: Number | None
+
+
 class _Attacked(_Shape):
+    parameters: _Strategy
     facts: _AttackFacts
+    metrics: _AttackMetrics
     history: list[_Round]
 
 
@@ -122,15 +141,27 @@ SHAPES: dict[str, type[_Shape]] = {
 }
 """By measure; the first is robustness."""
 
+ATTACKED = ("reconstruction", "partner")
+
 
 def check(record: Record) -> None:
     """Refuse a finished record that lacks what its tables need; measures that have no table need nothing."""
+    for label in record.labels.values():
+        if len(label) > LONGEST or not label.isprintable():
+            raise RecordError(f"a label that is too long or holds what cannot be printed: {label[:20]!r}")
+    kinds = set(record.configuration)
+    if kinds - {"task", "defense", "seed"} not in ({"attack"}, {"measure"}, {"measure", "privacy-attack"}):
+        raise RecordError(f"a configuration of {', '.join(sorted(kinds))}")
+    if set(record.labels) != kinds - {"seed"}:
+        raise RecordError("labels of other things than its configuration has")
     measure = record.configuration.get("measure", {"name": "", "parameters": {}})
     shape = SHAPES.get(measure["name"])
+    if measure["name"] in ATTACKED and "privacy-attack" not in kinds:
+        raise RecordError("no privacy attack")
     if record.status == "failed" or shape is None:
         return
     told: dict[str, Any] = {
-        "parameters": measure["parameters"],
+        "parameters": (record.configuration.get("attack") or measure)["parameters"],
         "facts": record.facts,
         "metrics": record.metrics,
         "history": record.history,

@@ -15,6 +15,9 @@ from fflbench.errors import RecordError
 from fflbench.records.arrays import Arrays, digest, unpack
 from fflbench.records.record import Record, Records
 
+LARGEST = 2**28
+"""Bytes that a record may have."""
+
 
 class Store:
     """The records of one suite in one folder."""
@@ -92,6 +95,8 @@ class Store:
 def read(file: Path) -> Record:
     """A record from its file, or an error that names the file."""
     try:
+        if file.stat().st_size > LARGEST:
+            raise RecordError(f"{file} is no record: it is larger than any of ours")
         record = Record.model_validate(json.loads(file.read_bytes(), parse_constant=_refuse))
     except OSError as error:
         raise RecordError(f"{file} cannot be read: {error.strerror}") from error

@@ -1,7 +1,11 @@
 """A whole leaderboard from records: robustness, privacy and cost, and one row a defense that joins the three."""
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from fflbench import registry
@@ -11,7 +15,7 @@ from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import leaks, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
-from fflbench.report.statistics import estimate, leaders, worst
+from fflbench.report.statistics import estimate, leaders
 
 ALONE = ["server view"]
 """What a server knows without anybody's help."""
@@ -25,6 +29,12 @@ def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | N
     for task in tasks:
         panels += robust.panels(task)
     panels += [*_privacy(records), *_partners(records), *_runtime(records), *_bytes(records)]
+    taken: set[str] = set()
+    for place, panel in enumerate(panels):
+        # Two names may come down to one.
+        if panel.name in taken:
+            panels[place] = panel.model_copy(update={"name": f"{panel.name}-{place}"})
+        taken.add(panels[place].name)
     return Board(
         suite=suite,
         title=title,
@@ -44,10 +54,7 @@ def _about(suite: str) -> tuple[str, str]:
 
 def _with_origin(panel: Panel, records: Sequence[Record], reported: Mapping[str, str]) -> Panel:
     """Rows of which some record came from outside say so."""
-    origin: dict[str, str] = {}
-    for record in records:
-        if record.id in reported:
-            origin.setdefault(record.labels["defense"], reported[record.id])
+    origin = {record.labels["defense"]: reported[record.id] for record in records if record.id in reported}
     rows = tuple(
         row.model_copy(update={"flags": (*row.flags, origin[row.label])}) if row.label in origin else row
         for row in panel.rows
@@ -61,7 +68,7 @@ def _with_origin(panel: Panel, records: Sequence[Record], reported: Mapping[str,
 def _flags(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[str]:
     for task in tasks:
         yield from robust.weaker_than_control(task)
-        if task.attacks and not any("noise-control" in attack for attack in task.attacks):
+        if task.attacks and not robust.controls(task):
             yield f"{task.name}: noise-control was not run, so weak attacks cannot be told from strong ones"
     versions = {(entry.kind, entry.name): entry.version for kind in Kind for entry in registry.entries(kind)}
     stale = [str(record) for record in records if _stale(record, versions)]
@@ -100,23 +107,49 @@ def _count(number: int, what: str) -> str:
 # Privacy
 
 
-def leakage(records: Sequence[Record], defense: str, *, alone: bool | None = None) -> dict[int, float]:
-    """By seed, the best that any attack and target made of a defense: decibels; of servers alone, or with help."""
-    by_row: dict[tuple[str, str], dict[int, float]] = {}
+@dataclass(frozen=True)
+class Leak:
+    """What the attacks of a setting made of a defense, seed by seed, and what keeps that from being complete."""
+
+    figures: dict[int, float]
+    trouble: str = ""
+
+    def cell(self) -> Cell:
+        """As a table shows it."""
+        if self.trouble:
+            return Cell(text=self.trouble)
+        return Cell.of(estimate(list(self.figures.values()))) if self.figures else Cell()
+
+
+def leakage(records: Sequence[Record], defense: str, targets: Iterable[str]) -> Leak:
+    """The best that any attack made of a defense by these ways of looking, in decibels; failed cells included."""
+    seeds = {record.configuration["seed"] for record in records}
+    by_row: dict[tuple[str, str], dict[int, Record]] = {}
     for record in records:
-        chosen = alone is None or (record.facts["knows"] == ALONE) == alone
-        psnr = record.metrics.get("psnr")
-        if record.labels["defense"] == defense and chosen and isinstance(psnr, float | int):
+        if record.labels["defense"] == defense and _target(record) in targets:
             row = record.labels["privacy-attack"], _target(record)
-            by_row.setdefault(row, {})[record.configuration["seed"]] = float(psnr)
-    return worst(by_row.values(), highest=True)
+            by_row.setdefault(row, {})[record.configuration["seed"]] = record
+    found = dict.fromkeys(seeds, -math.inf)
+    counts = Counter[str]()
+    for of_row in by_row.values():
+        for seed in seeds:
+            psnr = of_row[seed].metrics.get("psnr") if seed in of_row else None
+            if isinstance(psnr, float | int):
+                found[seed] = max(found[seed], float(psnr))
+            else:
+                counts["failed" if seed in of_row else "missing"] += 1
+    told = ", ".join(f"{count} of {len(by_row) * len(seeds)} {what}" for what, count in sorted(counts.items()))
+    return Leak({} if counts or not by_row else found, told)
 
 
 def _privacy(records: Sequence[Record]) -> Iterable[Panel]:
-    for number, (title, of_setting) in enumerate(leaks.settings(records).items(), start=1):
-        targets = {_target(record): record.facts for record in reversed(of_setting)}
-        order = [name for name in leaks.TARGET_ORDER if name in targets]
-        columns = [_leak_column(name, targets[name]) for name in order]
+    for number, (title, of_setting) in enumerate(leaks.settings(records, failed=True).items(), start=1):
+        done = [record for record in of_setting if record.status == "done"]
+        targets = {_target(record): record.facts for record in reversed(done)}
+        tried = {_target(record) for record in of_setting}
+        order = [name for name in leaks.TARGET_ORDER if name in tried]
+        order += sorted(tried - set(order))
+        columns = [_leak_column(name, targets.get(name, {})) for name in order]
         columns.append(
             Column(
                 name="worst",
@@ -127,21 +160,22 @@ def _privacy(records: Sequence[Record]) -> Iterable[Panel]:
             )
         )
         columns.append(
-            Column(name="floor", title="floor, dB", meaning="What a random image of the same data gives.", digits=1)
+            Column(
+                name="floor",
+                title="floor, dB",
+                meaning="What random examples of the same data give, over the ways of looking at that defense.",
+                digits=1,
+            )
         )
         defenses = list(dict.fromkeys(record.labels["defense"] for record in of_setting))
-        figures: list[dict[str, dict[int, float]]] = [
-            {name: leakage([r for r in of_setting if _target(r) == target], name) for name in defenses}
-            for target in order
-        ]
-        figures.append({name: leakage(of_setting, name) for name in defenses})
-        marks = leaders({name: values for name, values in figures[-1].items() if values}, highest=False)
+        worst_known = {name: leakage(of_setting, name, order) for name in defenses}
+        marks = leaders({name: leak.figures for name, leak in worst_known.items() if leak.figures}, highest=False)
         rows = []
         for name in defenses:
-            cells = [Cell.of(estimate(list(of[name].values()))) if of[name] else Cell() for of in figures]
-            cells[-1] = cells[-1].model_copy(update={"mark": marks.get(name, "")})
-            own = [record for record in of_setting if record.labels["defense"] == name]
-            cells.append(Cell.of(estimate(leaks.values(own, "floor_psnr"))))
+            cells = [leakage(of_setting, name, [target]).cell() for target in order]
+            cells.append(worst_known[name].cell().model_copy(update={"mark": marks.get(name, "")}))
+            own = [record for record in done if record.labels["defense"] == name]
+            cells.append(_floor(own))
             rows.append(Row(label=name, cells=tuple(cells), flags=_adaptive_flags(own)))
         attacks = list(dict.fromkeys(record.labels["privacy-attack"] for record in of_setting))
         yield Panel(
@@ -152,18 +186,25 @@ def _privacy(records: Sequence[Record]) -> Iterable[Panel]:
             rows=tuple(rows),
             notes=(
                 f"Reconstruction by {', '.join(attacks)}: peak signal-to-noise ratio, the best attack of each seed; "
-                "higher means that more came back, and what is near the floor tells nothing. Empty: makes no sense "
-                "against that defense.",
+                "higher means that more came back, and what is near the floor tells nothing. Empty: was not run, "
+                "mostly since it makes no sense against that defense.",
             ),
         )
 
 
+def _floor(records: Sequence[Record]) -> Cell:
+    by_seed: dict[int, list[float]] = {}
+    for record in records:
+        by_seed.setdefault(record.configuration["seed"], []).extend(leaks.values([record], "floor_psnr"))
+    return Cell.of(estimate([fmean(values) for values in by_seed.values()])) if by_seed else Cell()
+
+
 def _leak_column(target: str, facts: Mapping[str, Any]) -> Column:
-    knows = " and ".join(str(item) for item in facts["knows"])
+    knows = " and ".join(str(item) for item in facts.get("knows", ["unknown, since all of it failed"]))
     return Column(
         name=target,
         title=f"{target} ({facts['caution']}), dB" if facts.get("caution") else f"{target}, dB",
-        meaning=f"{facts['target']}. Must know: {knows}.",
+        meaning=f"{facts.get('target', target)}. Must know: {knows}.",
         digits=1,
         higher_is_better=False,
     )
@@ -184,7 +225,9 @@ def _partners(records: Sequence[Record]) -> Iterable[Panel]:
     for record in records:
         if record.status == "done" and record.configuration.get("measure", {}).get("name") == leaks.PARTNER:
             pads = leaks.told(record)["pads"]
-            label = f"{record.labels['defense']}, pads {pads}, {record.labels['privacy-attack']}"
+            told = leaks.told(record)
+            people = f"{record.labels['task']}, batch {told['batch']}, rate {told['rate']}"
+            label = f"{record.labels['defense']}, pads {pads}, {record.labels['privacy-attack']}, {people}"
             rows.setdefault(f"{label} (demonstration)" if record.facts["demonstration"] else label, []).append(record)
     if rows:
         yield Panel(
@@ -271,7 +314,7 @@ def _runtime(records: Sequence[Record]) -> Iterable[Panel]:
     for (task, updates), of_group in groups.items():
         defenses = list(dict.fromkeys(record.labels["defense"] for record in of_group))
         yield Panel(
-            name=f"runtime-{task}-{updates}",
+            name=robust.slug(f"runtime-{task}-{updates}"),
             title=f"{task}: what a round of {updates} updates costs",
             section="cost",
             columns=tuple(RUNTIME.values()),
@@ -321,7 +364,7 @@ def _bytes(records: Sequence[Record]) -> Iterable[Panel]:
             cells += [Cell() if size is None else _exact(float(size)) for size in told]
             rows.append(Row(label=record.labels["defense"], cells=tuple(cells)))
         yield Panel(
-            name=f"bytes-{task}",
+            name=robust.slug(f"bytes-{task}"),
             title=f"{task}: bytes a participant sends and receives in a round, by kind",
             section="cost",
             columns=tuple(columns),
@@ -344,38 +387,40 @@ def _mean(values: Sequence[float]) -> Cell:
 
 
 def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[Panel]:
-    settings = leaks.settings(records)
-    rebuilt = next(iter(settings.values()), [])
     for task in tasks:
         summary = robust.summary(task)
         places = {column.name: place for place, column in enumerate(summary.columns)}
         targeted = [name for name in task.attacks if task.targeted[name]]
         excess = "worst_excess" if len(targeted) > 1 else targeted[0] if targeted else ""
-        taken = [name for name in ("worst_accuracy", "clean_cost", excess) if name in places]
+        taken = [name for name in ("worst_accuracy", excess, "clean_cost") if name in places]
         columns = [summary.columns[places[name]] for name in taken]
         by_label = {row.label: row for row in summary.rows}
-        others = [record.labels["defense"] for record in rebuilt]
-        labels = list(dict.fromkeys([*by_label, *others]))
+        title, rebuilt = _setting_for(task.name, records)
+        labels = list(dict.fromkeys([*by_label, *(record.labels["defense"] for record in rebuilt)]))
         lines: dict[str, list[Cell]] = {
             label: [
                 by_label[label].cells[places[name]] if label in by_label else Cell(text="not run") for name in taken
             ]
             for label in labels
         }
-        if rebuilt:
-            columns += [
-                _overall_leak("leak_alone", "leak, dB", "a server by itself", rebuilt),
-                _overall_leak("leak_with_help", "leak with help, dB", "a server with an oracle or a traitor", rebuilt),
-            ]
-            helped = any(leakage(rebuilt, label, alone=False) for label in lines)
-            columns = columns if helped else columns[:-1]
-            for alone in (True, False) if helped else (True,):
+        done = [record for record in rebuilt if record.status == "done"]
+        for name, shown, who, alone in (
+            ("leak_alone", "leak, dB", "a server by itself", True),
+            ("leak_with_help", "leak with help, dB", "a server with an oracle or a traitor", False),
+        ):
+            ways = {_target(record) for record in rebuilt if _alone(record, done) == alone}
+            if ways:
+                columns.append(_overall_leak(name, shown, who, done))
                 for label, cells in lines.items():
-                    values = leakage(rebuilt, label, alone=alone)
-                    cells.append(Cell.of(estimate(list(values.values()))) if values else Cell())
+                    cells.append(leakage(rebuilt, label, ways).cell())
         runtime = [record for record in _measured(records, "runtime") if record.labels["task"] == task.name]
         if runtime:
-            columns += RUNTIME.values()
+            updates = min(leaks.told(record)["updates"] for record in runtime)
+            runtime = [record for record in runtime if leaks.told(record)["updates"] == updates]
+            columns += [
+                column.model_copy(update={"meaning": f"{column.meaning} With {updates} updates."})
+                for column in RUNTIME.values()
+            ]
             for label, cells in lines.items():
                 cells += _runtime_cells(runtime, label)
         sent = [record for record in _measured(records, "communication") if record.labels["task"] == task.name]
@@ -387,25 +432,55 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
         flags = {
             label: (
                 *(by_label[label].flags if label in by_label else ()),
-                *_adaptive_flags([record for record in rebuilt if record.labels["defense"] == label]),
+                *_adaptive_flags([record for record in done if record.labels["defense"] == label]),
+                *_differing(label, task.name, records),
             )
             for label in labels
         }
-        ranked = sorted(labels, key=lambda label: -(_first_mean(lines[label])))
+        higher = bool(columns and columns[0].higher_is_better)
+        ranked = sorted(labels, key=lambda label: _rank(lines[label], higher))
         yield Panel(
-            name=f"overall-{task.name}",
+            name=robust.slug(f"overall-{task.name}"),
             title=f"{task.name}: robustness, privacy and cost",
             section="overall",
             columns=tuple(columns),
             rows=tuple(Row(label=label, cells=tuple(lines[label]), flags=flags[label]) for label in ranked),
-            notes=_overall_notes(settings),
+            notes=_overall_notes(title),
         )
 
 
-def _overall_notes(settings: Mapping[str, Sequence[Record]]) -> tuple[str, ...]:
+def _alone(record: Record, done: Sequence[Record]) -> bool:
+    """Whether its target needs nobody's help; a failed record does not say, so others of its target do."""
+    told = [other.facts["knows"] for other in done if _target(other) == _target(record)]
+    return not told or told[0] == ALONE
+
+
+def _setting_for(task: str, records: Sequence[Record]) -> tuple[str, list[Record]]:
+    """The reconstructions that stand in a task's row: of the same task, else of the first that has any."""
+    settings = leaks.settings(records, failed=True)
+    own = [title for title, of_setting in settings.items() if of_setting[0].labels["task"] == task]
+    title = next(iter([*own, *settings]), "")
+    found = settings.get(title, [])
+    return (title, found) if any(record.status == "done" for record in found) else ("", [])
+
+
+def _differing(label: str, task: str, records: Sequence[Record]) -> Iterable[str]:
+    """Where a defense was set otherwise for its costs than for its robustness, which is one row here."""
+    told: dict[str, list[Any]] = {}
+    for record in records:
+        if re.sub(r", strategy \d+$", "", record.labels["defense"]) == label and record.labels["task"] == task:
+            for name, value in record.configuration["defense"]["parameters"].items():
+                values = told.setdefault(name, [])
+                values += [value] * (value not in values)
+    varied = [f"{name} = {' and '.join(map(str, values))}" for name, values in told.items() if len(values) > 1]
+    if varied:
+        yield f"robustness and cost were measured with different settings: {', '.join(varied)}"
+
+
+def _overall_notes(setting: str) -> tuple[str, ...]:
     told = "Sorted by the worst case over attacks, pointwise by seed."
-    if settings:
-        told += f" Leaks are reconstructions on {next(iter(settings))}: near the floor nothing comes back."
+    if setting:
+        told += f" Leaks are reconstructions on {setting}: near the floor nothing comes back."
     return (told,)
 
 
@@ -420,5 +495,6 @@ def _overall_leak(name: str, title: str, who: str, records: Sequence[Record]) ->
     )
 
 
-def _first_mean(cells: Sequence[Cell]) -> float:
-    return cells[0].mean if cells and cells[0].mean is not None else float("-inf")
+def _rank(cells: Sequence[Cell], higher: bool) -> float:
+    mean = cells[0].mean if cells else None
+    return math.inf if mean is None else -mean if higher else mean

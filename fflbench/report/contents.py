@@ -34,8 +34,9 @@ def files(title: str, records: Sequence[Record], arrays: Callable[[Record], Arra
 def _pictures(records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> dict[str, bytes]:
     from fflbench.report import grids, plots
 
-    drawn = plots.scaling(records) if costs.exponents(records) else {}
-    return drawn | plots.decay(records) | grids.reconstructions(records, arrays)
+    with plots.plain_text():
+        drawn = plots.scaling(records) if costs.exponents(records) else {}
+        return drawn | plots.decay(records) | grids.reconstructions(records, arrays)
 
 
 def _sheets(records: Sequence[Record]) -> list[costs.Sheet]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
 from fflbench.report import grids, robust
-from fflbench.report.panels import Board, Panel
+from fflbench.report.panels import Board, Panel, plain, steady
 from fflbench.report.plots import both, decay, style, trusts
 from fflbench.report.statistics import Estimate, estimate
 
@@ -50,7 +50,10 @@ def _files(name: str, drawn: "tuple[Figure, Table] | None") -> dict[str, bytes]:
     figure, table = drawn
     slug = robust.slug(name)
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(table)
+    steadied = [[steady(value) if isinstance(value, float) else value for value in row] for row in table]
+    csv.writer(stream, lineterminator="\n").writerows(
+        [plain(value) if isinstance(value, str) else value for value in row] for row in steadied
+    )
     return both(figure, slug) | {f"{slug}.csv": stream.getvalue().encode()}
 
 

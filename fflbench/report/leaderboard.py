@@ -5,13 +5,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from fflbench.errors import RecordError
 from fflbench.records.evidence import RECORDS, Evidence, gather, keep
 from fflbench.records.store import write_whole
-from fflbench.report import boards, figures, panels
+from fflbench.report import boards, figures, panels, robust
 from fflbench.report.panels import Board
+from fflbench.report.plots import plain_text
 from fflbench.report.render import escape
 
 TABLES, FIGURES, PAGE, DATA = "tables", "figures", "README.md", "leaderboard.json"
+OURS = (".csv", ".tex", ".json", ".png", ".svg")
+HEADING = "# Leaderboards\n"
 SECTIONS = {
     "overall": "All together",
     "robustness": "Robustness",
@@ -23,14 +27,22 @@ SECTIONS = {
 def generate(folder: Path, out: Path | None) -> tuple[Path, Evidence]:
     """Write a leaderboard; where it is, and what could not be used."""
     found = gather(folder)
-    target = out or (folder if (folder / RECORDS).is_dir() else Path("leaderboards") / found.suite)
+    target = out or (folder if (folder / RECORDS).is_dir() else Path("leaderboards") / robust.slug(found.suite))
     if target.resolve() != folder.resolve():
+        if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not is_board(target))):
+            raise RecordError(f"{target} is there and is no leaderboard: choose another --out")
         found = keep(found, target)
     board = boards.board(found.suite, found.records, found.reported)
-    drawn = figures.figures(found.records, board, found.arrays)
+    with plain_text():
+        drawn = figures.figures(found.records, board, found.arrays)
     _write(target, content(board, drawn))
     _index(target.parent)
     return target, found
+
+
+def is_board(folder: Path) -> bool:
+    """Whether a folder is a leaderboard, whose tables and figures may be made anew."""
+    return (folder / TABLES / DATA).is_file()
 
 
 def content(board: Board, drawn: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -43,11 +55,12 @@ def content(board: Board, drawn: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _page(board: Board, drawn: Mapping[str, bytes]) -> str:
+    name = robust.slug(board.suite)
     lines = [f"# {escape(board.title)}", "", escape(board.description), ""]
     lines += [
-        f"Made by `fflbench run {board.suite}` and `fflbench leaderboard results/{board.suite}` from the records in "
-        f"`{RECORDS}/`; `fflbench leaderboard leaderboards/{board.suite}` makes it again, and `fflbench verify "
-        f"leaderboards/{board.suite} --sample 3` runs some of its cells again and compares.",
+        f"Made by `fflbench run {name}` and `fflbench leaderboard results/{name}` from the records in "
+        f"`{RECORDS}/`; `fflbench leaderboard leaderboards/{name}` makes it again, and `fflbench verify "
+        f"leaderboards/{name} --sample 3` runs some of its cells again and compares.",
         "",
         "Mean over seeds ± half of the 95% interval (Student's t). Bold: better than every other in its column by "
         "paired t tests, Holm-corrected; an equals sign marks those that no test tells from the best.",
@@ -81,13 +94,17 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
             write_whole(path, file)
     for room in (TABLES, FIGURES):
         for path in (target / room).glob("*"):
-            if f"{room}/{path.name}" not in files:
+            if f"{room}/{path.name}" not in files and path.suffix in OURS and path.is_file():
                 path.unlink()
 
 
 def _index(root: Path) -> None:
     """The list of all leaderboards of a folder."""
-    lines = ["# Leaderboards", "", "Each is made from the records beside it, and can be made and checked again.", ""]
+    page = root / PAGE
+    if page.exists() and not page.read_bytes().startswith(HEADING.encode()):
+        # Somebody else's page.
+        return
+    lines = [HEADING, "Each is made from the records beside it, and can be made and checked again.", ""]
     for file in sorted(root.glob(f"*/{TABLES}/{DATA}")):
         try:
             board = Board.model_validate_json(file.read_bytes())
@@ -95,4 +112,4 @@ def _index(root: Path) -> None:
             continue
         name = file.parent.parent.name
         lines.append(f"- [{escape(board.title)}]({name}/{PAGE}): {escape(board.description)}")
-    write_whole(root / PAGE, ("\n".join(lines) + "\n").encode())
+    write_whole(page, ("\n".join(lines) + "\n").encode())

@@ -51,9 +51,11 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
     return found + _partners([record for record in done if _measure(record) == PARTNER])
 
 
-def settings(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Finished reconstructions by what they have in common but attack, target, defense and seed, under a title."""
-    rebuilt = [record for record in records if record.status == "done" and _measure(record) == RECONSTRUCTION]
+def settings(records: Iterable[Record], *, failed: bool = False) -> dict[str, list[Record]]:
+    """Reconstructions by what they have in common but attack, target, defense and seed, under a title."""
+    rebuilt = [
+        record for record in records if (record.status == "done" or failed) and _measure(record) == RECONSTRUCTION
+    ]
     # What a title leaves out is told where it varies.
     varied = [name for name in ("groups", "rate") if len({str(told(record).get(name)) for record in rebuilt}) > 1]
     found: dict[str, list[Record]] = {}

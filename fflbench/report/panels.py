@@ -5,12 +5,17 @@ import io
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from fflbench.report.render import escape
 from fflbench.report.statistics import Estimate
 
 Mark = Literal["", "best", "tied"]
+
+
+def steady(value: float) -> float:
+    """A number without the last digits, in which libraries may differ."""
+    return float(f"{value:.12g}")
 
 
 class _Model(BaseModel):
@@ -44,7 +49,10 @@ class Cell(_Model):
     def of(cls, figure: Estimate, mark: Mark = "", note: str = "") -> "Cell":
         """A figure over seeds; one seed says so."""
         notes = [note] * bool(note) + ["1 seed"] * (figure.seeds == 1)
-        return cls(mean=figure.mean, half_width=figure.half_width, seeds=figure.seeds, mark=mark, note=", ".join(notes))
+        half_width = None if figure.half_width is None else steady(figure.half_width)
+        return cls(
+            mean=steady(figure.mean), half_width=half_width, seeds=figure.seeds, mark=mark, note=", ".join(notes)
+        )
 
 
 class Row(_Model):
@@ -58,7 +66,7 @@ class Row(_Model):
 class Panel(_Model):
     """One table."""
 
-    name: str
+    name: str = Field(pattern=r"^[\w][\w.-]*$", max_length=120)
     """Of its files."""
     title: str
     section: Literal["overall", "robustness", "privacy", "cost"]
@@ -114,9 +122,14 @@ def to_csv(panel: Panel) -> str:
     writer.writerow(["defense", "column", "mean", "half_width_95", "seeds", "text", "mark", "note", "flags"])
     for row in panel.rows:
         for column, cell in zip(panel.columns, row.cells, strict=True):
-            figures = [cell.mean, cell.half_width, cell.seeds, cell.text, cell.mark, cell.note]
-            writer.writerow([row.label, column.name, *figures, "; ".join(row.flags)])
+            figures = [cell.mean, cell.half_width, cell.seeds, plain(cell.text), cell.mark, plain(cell.note)]
+            writer.writerow([plain(row.label), plain(column.name), *figures, plain("; ".join(row.flags))])
     return stream.getvalue()
+
+
+def plain(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
 
 
 def to_latex(panel: Panel) -> str:
@@ -133,8 +146,12 @@ def to_latex(panel: Panel) -> str:
             _marked(_latex(figure_text(column, cell)), cell.mark, "\\textbf{{{}}}")
             for column, cell in zip(panel.columns, row.cells, strict=True)
         ]
-        lines.append(f"{_latex(row.label)} & {' & '.join(cells)} \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+        marks = ",".join(str(place) for place in _places(panel, row))
+        # Braces, since a bracket after a line's end would be taken for its option.
+        label = f"{{{_latex(row.label)}}}" + (f"$^{{{marks}}}$" if marks else "")
+        lines.append(f"{label} & {' & '.join(cells)} \\\\")
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    return "\n".join([*lines, *(f"\\par {_latex(note)}" for note in (*_flag_notes(panel), *panel.notes)), ""])
 
 
 def to_json(board: Board) -> str:
@@ -174,7 +191,7 @@ LATEX = {
     "±": "$\\pm$",
     "<": "$<$",
     ">": "$>$",
-    "Δ": "$\\Delta$",
+    "⚑": "",
 }
 
 

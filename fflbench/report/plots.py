@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,14 @@ def decay(records: Sequence[Record]) -> dict[str, bytes]:
             figure = _decay(task, of_key)
             name = re.sub(r"[^\w.]+", "-", f"decay-{task}-{of_key[0].labels['defense']}")
             made |= both(figure, name)
+            lines = ["people,batch,seed,pair_accuracy,mask_accuracy"]
+            for record in sorted(
+                of_key, key=lambda record: [_parameter(record, "people"), _parameter(record, "batch")]
+            ):
+                found = [record.metrics.get(metric) for metric in ("pair_accuracy", "mask_accuracy")]
+                start = [_parameter(record, "people"), _parameter(record, "batch"), record.configuration["seed"]]
+                lines.append(",".join("" if value is None else str(value) for value in [*start, *found]))
+            made[f"{name}.csv"] = ("\n".join(lines) + "\n").encode()
     return made
 
 
@@ -175,6 +184,15 @@ def style(place: int) -> dict[str, Any]:
         "linestyle": ("-", "--", "-.", ":")[place % 4],
         "markersize": 5,
     }
+
+
+@contextmanager
+def plain_text() -> Iterator[None]:
+    """Names as they are: a dollar in one is no formula."""
+    from matplotlib import rc_context
+
+    with rc_context({"text.parse_math": False}):
+        yield
 
 
 def both(figure: "Figure", name: str) -> dict[str, bytes]:

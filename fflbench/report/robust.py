@@ -7,10 +7,12 @@ from typing import Any
 
 from fflbench.records.record import Record
 from fflbench.report.panels import Cell, Column, Panel, Row
-from fflbench.report.statistics import BySeed, Estimate, estimate, holm, leaders, paired, worst
+from fflbench.report.statistics import BySeed, estimate, holm, leaders, paired, worst
 
 BASELINE = "fedavg"
 CONTROL = "noise-control"
+LONGEST = 100
+"""Letters of a file's name."""
 
 LOSS = Column(name="test_loss", title="test loss", meaning="Loss on the test set.", digits=3, higher_is_better=False)
 ACCURACY = Column(
@@ -145,7 +147,7 @@ def attack_panel(task: Task, attack: str) -> Panel:
         figures = {label: runs.values(metric.name) for label, runs in rows.items() if label not in first}
         _mark(lines, place, figures, task.seeds, highest=bool(metric.higher_is_better))
     primary = SUCCESS if task.targeted.get(attack) else ACCURACY
-    against = _against(rows, task.baseline, primary, first)
+    against = _against(rows, task.baseline, primary, first, task.seeds)
     columns = (*metrics, _difference_column(primary, task.baseline))
     return Panel(
         name=slug(f"{task.name}-{attack}"),
@@ -208,9 +210,12 @@ def summary(task: Task) -> Panel:
     lines: dict[str, list[Cell]] = {name: [] for name in task.defenses}
     sets = [[task.clean], [task.clean], *([name] for name in open_attacks)]
     sets += [open_attacks] * bool(open_attacks) + [[name] for name in targeted] + [targeted] * (len(targeted) > 1)
+    plain = {"clean", "worst_accuracy", *open_attacks}
     for place, (column, by_defense, attacks) in enumerate(zip(columns, figures, sets, strict=False)):
         for name, cells in lines.items():
-            cells.append(_place(task, name, by_defense.get(name, {}), attacks))
+            # Where a figure is less the attack-free baseline's, that one's troubles are its own.
+            beside = [] if column.name in plain else [(task.clean, task.baseline)]
+            cells.append(_place(task, by_defense.get(name, {}), [(attack, name) for attack in attacks], beside))
         if column.name != "clean_cost":
             sound = {name: values for name, values in by_defense.items() if lines[name][place].mean is not None}
             _mark(lines, place, sound, task.seeds, highest=bool(column.higher_is_better))
@@ -249,21 +254,26 @@ def worst_excess(task: Task, defense: str) -> dict[int, float]:
     return worst((excess(task, attack, defense) for attack in attacks), highest=True)
 
 
+def controls(task: Task) -> list[str]:
+    """What is there only to compare attacks with."""
+    return [name for name in task.attacks if _attack_name(task, name) == CONTROL]
+
+
 def weaker_than_control(task: Task) -> list[str]:
     """Untargeted attacks that take less accuracy from the baseline than noise of honest length does."""
-    controls = [name for name in task.attacks if _attack_name(task, name) == CONTROL]
-    if not controls:
+    found_controls = controls(task)
+    if not found_controls:
         return []
-    control = task.figures(controls[0], task.baseline, "accuracy")
+    control = task.figures(found_controls[0], task.baseline, "accuracy")
     found = []
     for attack in task.attacks:
-        if task.targeted[attack] or attack in controls:
+        if task.targeted[attack] or attack in found_controls:
             continue
         difference = paired(task.figures(attack, task.baseline, "accuracy"), control)
         if difference and difference.estimate.mean > 0:
             found.append(
-                f"{task.name}: {attack} takes less accuracy from {task.baseline} than {controls[0]} does, "
-                "which only sends noise: it is a weak attack here"
+                f"{task.name}: {attack} takes less accuracy from {task.baseline} than {found_controls[0]} does (by the "
+                "mean), which only sends noise: it is a weak attack here"
             )
     return found
 
@@ -288,19 +298,20 @@ def _cell(runs: Runs, metric: Column, seeds: set[int]) -> Cell:
     return Cell.of(estimate(list(values.values())))
 
 
-def _place(task: Task, defense: str, values: BySeed, attacks: Sequence[str]) -> Cell:
-    troubles = [told for attack in attacks if (told := task.trouble(attack, defense))]
-    if troubles or not values:
-        word = "incomplete" if len(attacks) > 1 else troubles[0] if troubles else "none"
-        diverged = any("diverged" in told for told in troubles)
-        return Cell(text="diverged" if diverged and len(attacks) > 1 else word)
+def _place(task: Task, values: BySeed, places: Sequence[tuple[str, str]], beside: Sequence[tuple[str, str]]) -> Cell:
+    troubles = [told for attack, defense in places if (told := task.trouble(attack, defense))]
+    others = [told for attack, defense in beside if (told := task.trouble(attack, defense))]
+    if troubles or others or not values:
+        if len(places) > 1 and troubles:
+            return Cell(text="diverged" if any("diverged" in told for told in troubles) else "incomplete")
+        return Cell(text=troubles[0] if troubles else "no attack-free baseline" if others else "none")
     return Cell.of(estimate(list(values.values())))
 
 
 def _excluded(task: Task, defense: str) -> Cell:
     told = [record.facts.get("honest_excluded") for record in _records(task, defense)]
     counts = [float(count) for count in told if isinstance(count, int)]
-    return Cell.of(Estimate(sum(counts) / len(counts), None, len(counts))) if counts else Cell(text="0")
+    return Cell(mean=sum(counts) / len(counts)) if counts else Cell()
 
 
 def _mark(
@@ -311,7 +322,9 @@ def _mark(
         lines[name][place] = lines[name][place].model_copy(update={"mark": mark})
 
 
-def _against(rows: Mapping[str, Runs], baseline: str, metric: Column, left_out: set[str]) -> dict[str, Cell]:
+def _against(
+    rows: Mapping[str, Runs], baseline: str, metric: Column, left_out: set[str], seeds: set[int]
+) -> dict[str, Cell]:
     """Paired differences from the baseline under the same attack, Holm-corrected over the other rows."""
     if baseline not in rows:
         return {}
@@ -319,7 +332,12 @@ def _against(rows: Mapping[str, Runs], baseline: str, metric: Column, left_out: 
     found = {
         label: difference
         for label, runs in rows.items()
-        if label != baseline and label not in left_out and (difference := paired(runs.values(metric.name), theirs))
+        if label != baseline
+        and label not in left_out
+        # Seeds that are left when others failed would flatter.
+        and not runs.trouble(seeds)
+        and not rows[baseline].trouble(seeds)
+        and (difference := paired(runs.values(metric.name), theirs))
     }
     tested = [label for label, difference in found.items() if difference.p is not None]
     ps = dict(zip(tested, holm([found[label].p or 0.0 for label in tested]), strict=True))
@@ -376,5 +394,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def slug(text: str) -> str:
-    """A text as the name of a file."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-").lower()
+    """A text as the name of a file, whatever it holds."""
+    return re.sub(r"[^\w.]+", "-", text).strip("-.").lower()[:LONGEST] or "unnamed"

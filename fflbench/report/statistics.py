@@ -37,6 +37,7 @@ BySeed = Mapping[int, float]
 """A figure of each seed."""
 
 LEVEL = 0.05
+TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ def paired(ours: BySeed, theirs: BySeed) -> Difference | None:
     if len(shared) < 2:
         return Difference(found, None)
     spread = stdev(shared)
-    if spread == 0:
-        return Difference(found, 1.0 if found.mean == 0 else 0.0)
+    if spread <= TINY * abs(found.mean):
+        # Without any spread there is nothing to test by: no difference is none, and another is not tested.
+        return Difference(found, 1.0 if found.mean == 0 else None)
     from scipy.special import stdtr
 
     t = found.mean / (spread / math.sqrt(len(shared)))
@@ -98,12 +100,12 @@ def leaders(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
     return dict.fromkeys([best, *level], "tied")
 
 
-def prediction(values: Sequence[float]) -> tuple[float, float] | None:
-    """Where one more seed's figure falls with 95%; nothing with fewer than two."""
+def prediction(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
+    """Where one more seed's figure falls so often; nothing with fewer than two."""
     n = len(values)
     if n < 2:
         return None
     from scipy.special import stdtrit
 
-    reach = float(stdtrit(n - 1, 0.975)) * stdev(values) * math.sqrt(1 + 1 / n)
+    reach = float(stdtrit(n - 1, (1 + level) / 2)) * stdev(values) * math.sqrt(1 + 1 / n)
     return fmean(values) - reach, fmean(values) + reach

@@ -19,7 +19,7 @@ from fflbench.cli import app
 from fflbench.errors import RecordError
 from fflbench.execution import verify as verifying
 from fflbench.execution.run import run
-from fflbench.records import evidence
+from fflbench.records import arrays, evidence
 from fflbench.records.record import Record, identify
 from fflbench.records.store import Store
 from fflbench.report import boards, figures, leaderboard, panels, robust
@@ -127,7 +127,9 @@ def record(attack="none", defense="fedavg", seed=0, accuracy=0.9, success=0.0, t
 
 def three_seeds(**told):
     accuracy = told.pop("accuracy", 0.9)
-    return [record(seed=seed, accuracy=accuracy + 0.01 * seed, **told) for seed in range(3)]
+    # Defenses wander a little apart from seed to seed, or there would be nothing to test by.
+    wander = [0, 0.0003, -0.0003] if told.get("defense") == "median" else [0, 0, 0]
+    return [record(seed=seed, accuracy=accuracy + 0.01 * seed + wander[seed], **told) for seed in range(3)]
 
 
 WHOLE = [
@@ -449,7 +451,7 @@ def real(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     suite = folder / "tiny.toml"
     suite.write_text(
-        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["fedavg", "median"]\nseeds = [0, 1, 2]\n'
+        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["fedavg", "median"]\nseeds = [0, 1, 2, 3, 4, 5]\n'
         "[overrides]\nrounds = 2\n"
     )
     run(str(suite), out=folder / "results", workers=1)
@@ -458,7 +460,8 @@ def real(tmp_path_factory):
 
 
 def test_cells_that_are_run_again_are_the_same_bits(real):
-    verdicts = verifying.verify(real, 2, 0, [])
+    verdicts, problems = verifying.verify(real, 2, 0, [])
+    assert not problems
     assert [verdict.how for verdict in verdicts] == ["same bits"] * 2
 
 
@@ -476,22 +479,37 @@ def rewritten(board, tmp_path, change):
 
 def test_a_figure_that_was_made_up_is_found_out(real, tmp_path):
     copy = rewritten(real, tmp_path, lambda told: {"metrics": told.metrics | {"accuracy": 0.99}})
-    assert [verdict.how for verdict in verifying.verify(copy, 1, 0, [])] == ["differs"]
+    assert [verdict.how for verdict in verifying.verify(copy, 1, 0, [])[0]] == ["differs"]
     assert invoke("verify", copy, "--sample", 1).exit_code == 1
 
 
 def test_on_another_machine_figures_are_held_to_what_the_seeds_let_expect(real, tmp_path):
     elsewhere = rewritten(real, tmp_path, lambda told: {"manifest": told.manifest | {"processor": "another"}})
-    (verdict,) = verifying.verify(elsewhere, 1, 0, [])
+    ((verdict,), _) = verifying.verify(elsewhere, 1, 0, [])
     assert verdict.how == "in the interval"
     assert "another processor" in verdict.why
-    wrong = rewritten(
-        real,
-        tmp_path / "wrong",
-        lambda told: {"manifest": told.manifest | {"processor": "y"}, "metrics": told.metrics | {"accuracy": 0.01}},
-    )
-    (verdict,) = verifying.verify(wrong, 1, 0, [])
+
+
+@pytest.mark.parametrize("harm", [{"accuracy": 0.999}, {"attack_success_rate": 1.0}, {"diverged": True}])
+def test_a_figure_made_up_for_one_cell_is_found_out_on_another_machine_too(real, tmp_path, harm):
+    chosen = verifying._chosen(evidence.gather(real), 1, 0, reported=False)[0].id
+
+    def forged(told):
+        made_up = told.metrics | (harm if told.id == chosen else {})
+        return {"manifest": told.manifest | {"processor": "another"}, "metrics": made_up}
+
+    ((verdict,), _) = verifying.verify(rewritten(real, tmp_path, forged), 1, 0, [])
+    assert verdict.record.id == chosen
     assert verdict.how == "differs"
+
+
+def test_verify_tells_of_altered_evidence_too(real, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(real, copy)
+    damage(sorted((copy / "records").glob("*.json"))[0], "altered")
+    found = invoke("verify", copy, "--sample", 1)
+    assert found.exit_code == 1
+    assert "is not what SHA256SUMS says" in found.output
 
 
 PLUGIN = '''"""Their rule."""
@@ -587,12 +605,150 @@ def test_committed_leaderboards_come_out_of_their_records_again(tmp_path):
         assert set(now) == set(was)
 
 
-def test_names_of_tasks_are_only_names(tmp_path):
-    evil = record(task="../../evil", label="<script>alert(1)</script>")
-    out = tmp_path / "boards" / "own"
-    invoke("leaderboard", written(tmp_path / "one", [evil]), "--out", out)
-    assert not list(tmp_path.glob("evil*"))
+@pytest.mark.parametrize(
+    "task", ["../../evil", "x/../../../../PWNED/f", "/etc/evil", "..", "$\\bad{$", "=HYPERLINK(1)", "[x]", "a" * 119]
+)
+def test_names_of_tasks_are_only_names(tmp_path, measured, task):
+    evil = [record(task=task, label="<script>alert(1)</script>"), record(task=task, attack="gaussian-noise")]
+    # The same task has costs: every table's name is made of it.
+    evil += [
+        told.model_copy(update={"labels": told.labels | {"task": task}})
+        for told in measured
+        if told.labels["measure"].startswith(("runtime", "communication"))
+    ]
+    out = tmp_path / "a" / "b" / "c" / "boards" / "own"
+    found = invoke("leaderboard", written(tmp_path / "a" / "one", evil), "--out", out)
+    assert found.exit_code == 0, found.output
+    made = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert all(name.startswith(("a/one/", "a/b/c/boards/")) for name in made)
     assert "<script>" not in (out / "README.md").read_text()
+    for file in (out / "tables").glob("*.csv"):
+        assert not any(line.startswith(("=", "+", "-", "@")) for line in file.read_text().splitlines())
+
+
+def test_a_suite_called_like_a_path_stays_where_leaderboards_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evil = record().model_copy(update={"suite": "../../evil"})
+    assert invoke("leaderboard", written(tmp_path / "one", [evil])).exit_code == 0
+    assert (tmp_path / "leaderboards" / "evil" / "README.md").exists()
+
+
+def test_what_is_no_leaderboard_is_left_alone(tmp_path):
+    source = written(tmp_path / "one", WHOLE)
+    thesis = tmp_path / "thesis" / "figures" / "mine.pdf"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("mine")
+    with pytest.raises(RecordError, match="is no leaderboard"):
+        leaderboard.generate(source, tmp_path / "thesis")
+    (tmp_path / "README.md").write_text("# My project")
+    board, _ = leaderboard.generate(source, tmp_path / "board")
+    (board / "records" / "note.txt").write_text("mine")
+    (board / "figures" / "mine.pdf").write_text("mine")
+    leaderboard.generate(source, board)
+    assert (tmp_path / "README.md").read_text() == "# My project"
+    assert (board / "records" / "note.txt").exists()
+    assert (board / "figures" / "mine.pdf").exists()
+
+
+def test_a_failed_or_missing_attack_never_makes_a_defense_look_private(measured):
+    def leak(records):
+        return cell(panel(boards.board("own", records), "privacy-1"), "ffl", "worst")
+
+    adaptive = [told for told in measured if told.labels["defense"] == "ffl" and "unmixed" in told.labels["measure"]]
+    failed = [
+        told.model_copy(update={"status": "failed", "error": "x", "metrics": {}, "facts": {}})
+        if told in adaptive
+        else told
+        for told in measured
+    ]
+    assert leak(failed).text == "2 of 4 failed"
+    assert leak([told for told in measured if told is not adaptive[0]]).text == "1 of 4 missing"
+    assert leak(measured).mean > 40
+
+
+def test_survivors_of_a_troubled_row_are_not_compared():
+    def broken(told):
+        return told.model_copy(update={"metrics": told.metrics | {"diverged": True}})
+
+    chosen = next(
+        told for told in WHOLE if told.labels["attack"] == "gaussian-noise" and told.labels["defense"] == "median"
+    )
+    records = [broken(told) if told is chosen else told for told in WHOLE]
+    found = panel(boards.board("own", records), "digits-mlp-gaussian-noise")
+    assert cell(found, "median", "accuracy_against_fedavg").mean is None
+    without = [told for told in WHOLE if told is not WHOLE[0]]
+    found = panel(boards.board("own", without), "digits-mlp-summary")
+    assert cell(found, "median", "clean_cost").text == "no attack-free baseline"
+
+
+def test_costs_of_one_setting_stand_in_a_row(measured):
+    (cost,) = (told for told in measured if "runtime" in told.labels["measure"] and told.configuration["seed"] == 0)
+    parameters = cost.configuration["measure"]["parameters"] | {"updates": 1000}
+    other = cost.configuration | {"measure": {"name": "runtime", "parameters": parameters}}
+    larger = cost.model_copy(
+        update={"configuration": other, "id": identify(other), "metrics": cost.metrics | {"seconds": 100.0}}
+    )
+    found = panel(boards.board("own", [*WHOLE, cost, larger]), "overall-digits-mlp")
+    assert cell(found, "median", "server_seconds").mean < 1
+
+
+@pytest.mark.parametrize("harm", ["our name", "their seed", "their task", "another aim"])
+def test_an_entry_may_add_a_defense_and_change_nothing_else(theirs, harm):
+    entry, board, _ = theirs
+    (file, *_) = sorted((entry / "records").glob("*.json"))
+    told = json.loads(file.read_text())
+    if harm == "our name":
+        told["labels"]["defense"] = "fedavg"
+    elif harm == "their seed":
+        told["configuration"]["seed"] = 99
+    elif harm == "their task":
+        told["configuration"]["task"]["parameters"]["rounds"] = 1
+    else:
+        told["facts"]["targeted"] = True
+    told["id"] = identify(told["configuration"])
+    file.unlink()
+    (file.parent / f"{told['id']}.json").write_text(json.dumps(told))
+    names = [each.name for each in file.parent.glob("*.json")]
+    evidence.write_sums(file.parent, {name: evidence.digest_of(file.parent / name) for name in names})
+    with pytest.raises(RecordError, match="the entry is not taken"):
+        evidence.add(entry, board)
+
+
+def test_an_entry_goes_into_a_leaderboard_and_not_into_results(theirs, tmp_path):
+    entry, _, _ = theirs
+    with pytest.raises(RecordError, match="is no leaderboard"):
+        evidence.add(entry, written(tmp_path / "one", WHOLE))
+
+
+def test_arrays_that_unpack_to_too_much_are_refused(monkeypatch):
+    content = arrays.pack({"zeros": np.zeros(10**6)})
+    assert len(content) < 10**4
+    monkeypatch.setattr(arrays, "LARGEST", 10**6)
+    with pytest.raises(ValueError, match="more than any of ours"):
+        arrays.unpack(content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told["history"][0].update(trust={"abc": 1.0}),
+        lambda told: told["configuration"]["attack"]["parameters"].update(strategy=[1]),
+        lambda told: told["configuration"].update(suite=3),
+        lambda told: told["configuration"].update(measure={"name": "runtime", "parameters": {}}),
+        lambda told: told["metrics"].update(accuracy=1e200),
+        lambda told: told["labels"].update(task="a" * 300),
+        lambda told: told["labels"].update(task="a\0b"),
+    ],
+)
+def test_records_that_hold_what_no_table_can_show_are_named(tmp_path, change):
+    told = json.loads(WHOLE[0].json_text())
+    change(told)
+    told["id"] = identify(told["configuration"])
+    written(tmp_path, WHOLE[1:])
+    (tmp_path / f"{told['id']}.json").write_text(json.dumps(told))
+    found = evidence.gather(tmp_path)
+    assert any(told["id"] in problem for problem in found.problems)
+    assert len(found.records) == len(WHOLE) - 1
 
 
 def test_worst_and_excess_are_the_functions_the_tables_use():
