@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def _accuracy(task: robust.Task) -> "tuple[Figure, Table] | None":
     if not shown:
         return None
     labels = list(dict.fromkeys(label for attack in shown for label in curves[attack]))
-    columns = min(3, len(shown))
+    columns = min(3, math.ceil(math.sqrt(len(shown))))
     figure = Figure(figsize=(4 * columns + 2, 3 * -(-len(shown) // columns)), layout="constrained")
     axes = list(figure.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat)
     for axis in axes[len(shown) :]:

@@ -181,7 +181,7 @@ def style(place: int) -> dict[str, Any]:
     return {
         "color": COLOURS[place % len(COLOURS)],
         "marker": MARKS[place % len(MARKS)],
-        "linestyle": ("-", "--", "-.", ":")[place % 4],
+        "linestyle": ("-", "--", "-.", ":")[(place + place // len(COLOURS)) % 4],
         "markersize": 5,
     }
 
