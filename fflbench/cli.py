@@ -163,6 +163,10 @@ def leaderboard_command(
         Path | None,
         typer.Option("--add", help="Take an entry from outside into it first: entry.json and records/ with digests."),
     ] = None,
+    knows: Annotated[
+        list[str] | None,
+        typer.Option("--knows", help='Only attackers who know at most this, as in --knows "own data"; several times.'),
+    ] = None,
     allow_partial: Annotated[
         bool, typer.Option("--allow-partial", help="Exit with 0 though some records could not be used.")
     ] = False,
@@ -174,6 +178,7 @@ def leaderboard_command(
     results/quick · fflbench leaderboard leaderboards/quick --add their-entry
     """
     from fflbench import registry
+    from fflbench.privacy.targets import PAIRS, TRAITOR
     from fflbench.report import leaderboard
 
     for failure in registry.load_named(plugin or []):
@@ -183,7 +188,10 @@ def leaderboard_command(
 
         entry = evidence.add(add, folder)
         typer.echo(f"{entry.name} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
-    where, found = leaderboard.generate(folder, out)
+    strange = set(knows or ()) - {*registry.KNOWLEDGE, PAIRS, TRAITOR}
+    if strange:
+        raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join([*registry.KNOWLEDGE, PAIRS, TRAITOR])}')
+    where, found = leaderboard.generate(folder, out, knows or ())
     for problem in found.problems:
         typer.echo(problem, err=True)
     typer.echo(f"{len(found.records)} records: {where / leaderboard.PAGE}", err=True)

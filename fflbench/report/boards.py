@@ -44,6 +44,22 @@ def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | N
     )
 
 
+def within(records: Iterable[Record], allowed: Iterable[str]) -> list[Record]:
+    """Records of attackers who need to know nothing but what is allowed: a threat model."""
+    known = set(allowed)
+    return [record for record in records if set(_knowledge(record)) <= known]
+
+
+def _knowledge(record: Record) -> Iterable[str]:
+    """What its attacker must know: by the record itself, else by the plugin."""
+    if "knows" in record.facts:
+        told: list[str] = record.facts["knows"]
+        return told
+    kind = Kind.ATTACK if Kind.ATTACK in record.configuration else Kind.PRIVACY_ATTACK
+    name = record.configuration.get(kind, {}).get("name", "")
+    return next((entry.knows for entry in registry.entries(kind) if entry.name == name), ())
+
+
 def _about(suite: str) -> tuple[str, str]:
     try:
         entry = registry.get(Kind.SUITE, suite)

@@ -1,6 +1,6 @@
 """`fflbench leaderboard`: from records alone to tables, figures and a page that GitHub shows; nothing runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -24,17 +24,21 @@ SECTIONS = {
 }
 
 
-def generate(folder: Path, out: Path | None) -> tuple[Path, Evidence]:
-    """Write a leaderboard; where it is, and what could not be used."""
+def generate(folder: Path, out: Path | None, knows: Sequence[str] = ()) -> tuple[Path, Evidence]:
+    """Write a leaderboard; where it is, and what could not be used. `knows` leaves out attackers who know more."""
     found = gather(folder)
     target = out or (folder if (folder / RECORDS).is_dir() else Path("leaderboards") / robust.slug(found.suite))
     if target.resolve() != folder.resolve():
         if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not is_board(target))):
             raise RecordError(f"{target} is there and is no leaderboard: choose another --out")
         found = keep(found, target)
-    board = boards.board(found.suite, found.records, found.reported)
+    records = boards.within(found.records, knows) if knows else found.records
+    board = boards.board(found.suite, records, found.reported)
+    if knows:
+        told = f"Attackers who must know more than this are left out: {', '.join(knows)}."
+        board = board.model_copy(update={"flags": (told, *board.flags)})
     with plain_text():
-        drawn = figures.figures(found.records, board, found.arrays)
+        drawn = figures.figures(records, board, found.arrays)
     _write(target, content(board, drawn))
     _index(target.parent)
     return target, found

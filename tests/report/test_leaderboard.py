@@ -774,3 +774,24 @@ def test_every_curve_of_the_table_is_in_the_picture(measured):
     figure, table = figures._scatter(panel(board, "overall-digits-mlp"))
     assert [row[0] for row in table[1:] if None not in row[1:3]] == ["fedavg"]
     assert "fedavg" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_threat_model_leaves_out_who_knows_more(tmp_path, measured):
+    helped = [
+        told.model_copy(update={"facts": told.facts | {"knows": ["server view", "who exchanged with whom"]}})
+        if "unmixed" in told.labels["measure"]
+        else told
+        for told in measured
+    ]
+    source = written(tmp_path / "one", [*WHOLE, *helped])
+    alone = invoke("leaderboard", source, "--out", tmp_path / "alone", "--knows", "own data", "--knows", "server view")
+    assert alone.exit_code == 0, alone.output
+    columns = {
+        name: (tmp_path / name / "tables" / "privacy-1.csv").read_text()
+        for name in ("alone", "all")
+        if name == "alone" or invoke("leaderboard", source, "--out", tmp_path / "all").exit_code == 0
+    }
+    assert "unmixed" in columns["all"]
+    assert "unmixed" not in columns["alone"]
+    assert "Attackers who must know more" in (tmp_path / "alone" / "README.md").read_text()
+    assert invoke("leaderboard", source, "--out", tmp_path / "x", "--knows", "everything").exit_code != 0
