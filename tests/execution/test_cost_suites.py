@@ -38,7 +38,7 @@ def test_a_cost_suite_runs_is_kept_shown_and_run_again(fflbench):
     assert "decryption_seconds" in shown
     assert "accuracy over rounds" not in shown
     _, err = fflbench("show", str(record), "--plot", "picture.png", code=2)
-    assert "is about cost and has no rounds to draw" in err
+    assert "is no federation and has no rounds to draw" in err
     before = json.loads(record.read_text())
     fflbench("run", str(record), "--force")
     assert json.loads(record.read_text())["metrics"] != before["metrics"]
