@@ -17,6 +17,7 @@ from fflbench.report import leaks, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate, leaders
 
+STALE = "stale: some of its records were made by older code than this"
 ALONE = ["server view"]
 """What a server knows without anybody's help."""
 
@@ -35,11 +36,12 @@ def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | N
         if panel.name in taken:
             panels[place] = panel.model_copy(update={"name": f"{panel.name}-{place}"})
         taken.add(panels[place].name)
+    cautions = _cautions(records, reported or {})
     return Board(
         suite=suite,
         title=title,
         description=description,
-        panels=tuple(_with_origin(panel, records, reported or {}) for panel in panels),
+        panels=tuple(_with_cautions(panel, cautions) for panel in panels),
         flags=tuple(_flags(tasks, records)),
     )
 
@@ -68,14 +70,27 @@ def _about(suite: str) -> tuple[str, str]:
     return entry.title, entry.summary
 
 
-def _with_origin(panel: Panel, records: Sequence[Record], reported: Mapping[str, str]) -> Panel:
-    """Rows of which some record came from outside say so."""
-    origin = {record.labels["defense"]: reported[record.id] for record in records if record.id in reported}
+def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By label, what must be said of a row: that it came from outside, or that older code made some of it."""
+    versions = _versions()
+    told: dict[str, tuple[str, ...]] = {}
+    for record in records:
+        why = ([reported[record.id]] if record.id in reported else []) + [STALE] * _stale(record, versions)
+        label = record.labels["defense"]
+        told[label] = tuple(dict.fromkeys([*told.get(label, ()), *why]))
+    return told
+
+
+def _with_cautions(panel: Panel, told: Mapping[str, tuple[str, ...]]) -> Panel:
     rows = tuple(
-        row.model_copy(update={"flags": (*row.flags, origin[row.label])}) if row.label in origin else row
+        row.model_copy(update={"flags": (*row.flags, *told[row.label])}) if told.get(row.label) else row
         for row in panel.rows
     )
     return panel.model_copy(update={"rows": rows})
+
+
+def _versions() -> dict[tuple[Kind, str], int]:
+    return {(entry.kind, entry.name): entry.version for kind in Kind for entry in registry.entries(kind)}
 
 
 # Flags
@@ -86,7 +101,7 @@ def _flags(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[
         yield from robust.weaker_than_control(task)
         if task.attacks and not robust.controls(task):
             yield f"{task.name}: noise-control was not run, so weak attacks cannot be told from strong ones"
-    versions = {(entry.kind, entry.name): entry.version for kind in Kind for entry in registry.entries(kind)}
+    versions = _versions()
     stale = [str(record) for record in records if _stale(record, versions)]
     if stale:
         yield f"{_count(len(stale), 'record')} of older results versions than this fflbench has: {_some(stale)}"

@@ -228,7 +228,10 @@ def test_other_versions_and_processors_and_what_a_rule_does_not_bear_are_flagged
     other = WHOLE[0].model_copy(update={"manifest": WHOLE[0].manifest | {"processor": "y"}})
     assert any("another processor" in flag for flag in boards.board("own", [other, *WHOLE[1:]]).flags)
     old = WHOLE[0].model_copy(update={"manifest": WHOLE[0].manifest | {"results": {"core": 1}}})
-    assert any("older results versions" in flag for flag in boards.board("own", [old, *WHOLE[1:]]).flags)
+    stale = boards.board("own", [old, *WHOLE[1:]])
+    assert any("older results versions" in flag for flag in stale.flags)
+    rows = {row.label: row.flags for row in panel(stale, "digits-mlp-summary").rows}
+    assert rows == {"fedavg": (boards.STALE,), "median": ()}
     bold = record(defense="multi-krum", flags=["f = 5 is more than it bears"])
     found = panel(boards.board("own", [*WHOLE, bold]), "digits-mlp-summary")
     assert next(row for row in found.rows if row.label == "multi-krum").flags == ("f = 5 is more than it bears",)
