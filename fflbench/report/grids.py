@@ -25,11 +25,18 @@ def reconstructions(records: Sequence[Record], arrays: Callable[[Record], Arrays
         for attack in dict.fromkeys(record.labels["privacy-attack"] for record in of_setting):
             of_attack = [record for record in of_setting if record.labels["privacy-attack"] == attack]
             first = min(record.configuration["seed"] for record in of_attack)
-            drawn = [record for record in of_attack if record.configuration["seed"] == first]
+            drawn = sorted((record for record in of_attack if record.configuration["seed"] == first), key=_order)
             images = [(record, found) for record in drawn if _has_images(found := arrays(record))]
             if images:
                 made[f"{_name(attack, of_setting, grouped.values())}.png"] = _grid(f"{title}\n{attack}", images)
     return made
+
+
+def _order(record: Record) -> tuple[int, bool]:
+    """The naive way first, and FedAvg before others."""
+    target = leaks.told(record)["target"]
+    known = leaks.TARGET_ORDER.index(target) if target in leaks.TARGET_ORDER else len(leaks.TARGET_ORDER)
+    return known, record.configuration["defense"]["name"] != "fedavg"
 
 
 def _has_images(found: Arrays) -> bool:
