@@ -17,6 +17,8 @@ from fflbench.report.statistics import Estimate, estimate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WRITTEN = 200
+"""Places of a heatmap up to which each has its number."""
 PANELS = 9
 """Attacks whose rounds are drawn; the numbers of all stand beside."""
 
@@ -179,9 +181,13 @@ def _heatmap(panel: Panel) -> "tuple[Figure, Table] | None":
     )
     good = np.array([bool(panel.columns[place].higher_is_better) for place in chosen])
     bright = np.where(good, values, 100 - values)
-    axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
+    mesh = axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
     axis.invert_yaxis()
-    for (row, column), value in np.ndenumerate(values):
+    # Too many numbers are none: then a scale of colours, and the numbers beside.
+    written = values if values.size <= WRITTEN else values[:0]
+    if written is not values:
+        figure.colorbar(mesh, ax=axis, label="accuracy, or 100 less what a targeted attack gains")
+    for (row, column), value in np.ndenumerate(written):
         text = panel.rows[row].cells[chosen[column]].text if np.isnan(value) else f"{value:.1f}"
         colour = "white" if bright[row, column] < 55 else "black"
         axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
