@@ -43,7 +43,7 @@ def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], 
 
 def section(name: str) -> str:
     """Where on the page a figure belongs."""
-    kinds = {"scatter": "overall", "grid": "privacy", "decay": "privacy", "roc": "privacy"}
+    kinds = {"scatter": "overall", "grid": "privacy", "decay": "privacy"}
     return kinds.get(name.partition("-")[0], "robustness")
 
 
