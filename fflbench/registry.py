@@ -54,6 +54,7 @@ KNOWLEDGE = {
     "server view": "everything the server sees of a round",
     "transcript": "everything one participant sees of a round",
     "auxiliary data": "data like the victims'",
+    "controlled participants": "participants who do the server's bidding, with their data",
 }
 """What an attack may need to know. An attack declares it, and the tables show it."""
 

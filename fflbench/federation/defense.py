@@ -117,6 +117,10 @@ class Defense:
         """What a reader of the results should know of this defense in this setting."""
         return []
 
+    def guarantee(self) -> dict[str, Any]:
+        """What it promises of privacy by a proof, so far; nothing, for most."""
+        return {}
+
 
 class Rule(Defense):
     """A defense that is a function of the updates."""

@@ -195,6 +195,7 @@ class Federation:
                 "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in self.history),
                 "dropped_rows": sum(len(told["dropped"]) for told in self.history),
                 "flags": self.defense.flags(),
+                **({"guarantee": promised} if (promised := self.defense.guarantee()) else {}),
                 **self._exchange_facts(),
             },
             seconds=dict(self.seconds),

@@ -1,7 +1,7 @@
 """How much of people's data a curious server rebuilds from what a defense lets it see."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from fflbench.federation.defense import Setting
 from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
 from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
 from fflbench.privacy.scoring import Score, pixels, score
-from fflbench.privacy.targets import PAIRS, TARGETS, TRAITOR, Look, Seen, layer_columns
+from fflbench.privacy.targets import TARGETS, Look, layer_columns, linear_layers, looks
 from fflbench.randomness import stream
 from fflbench.registry import Kind, measure
 from fflbench.tasks import Task
@@ -22,7 +22,6 @@ from fflbench.types import Inputs
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
-    from torch import nn
 
     from fflbench.federation.training import FlatModel
     from fflbench.privacy.victims import Group
@@ -73,7 +72,7 @@ class Reconstruction(Measure):
     def check(self, task: Task, defense: Defense) -> None:
         if defense.exchanges and self.people % 2:
             raise ParameterError(f"people = {self.people} leaves one without a partner; take an even number")
-        if TARGETS[self.target].finds_pairs and not _linear(built(task)):
+        if TARGETS[self.target].finds_pairs and not linear_layers(built(task)):
             raise ParameterError(f"target = {self.target} needs a model with a linear layer")
 
     def steps(self) -> int:
@@ -110,27 +109,27 @@ class Reconstruction(Measure):
             model = FlatModel(new_model(task, seed), torch.device(device))
             held = draw(task, self.groups, self.people, self.batch, seed)
             prepare(task, model, held, self.model_epochs, seed)
-            looks, groups = self._watch(task, defense, model, held, seed)
-            updates = [update for each in looks for update in each.look.updates]
+            watched, groups = self._watch(task, defense, model, held, seed)
+            updates = [update for each in watched for update in each.look.updates]
             low, high = value_range(task.data().train.x)
             observed = Observed(
                 model=model.model,
                 gradients=gradients(model, updates, self.local_steps, self.rate),
-                count=len(looks[0].look.people) * self.batch // len(looks[0].look.updates),
+                count=len(watched[0].look.people) * self.batch // len(watched[0].look.updates),
                 shape=groups[0].x.shape[2:],
                 classes=len(task.classes),
                 loss=task.loss,
                 low=torch.from_numpy(low).to(device),
                 high=torch.from_numpy(high).to(device),
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
-                matched=_matched(model.columns, looks[0].look.layer),
-                sharing=len(looks[0].look.updates),
+                matched=_matched(model.columns, watched[0].look.layer),
+                sharing=len(watched[0].look.updates),
             )
             start = time.perf_counter()
             guess = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
         tell(1)
-        return self._scored(task, defense, looks, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
+        return self._scored(task, defense, watched, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
 
     def _watch(
         self, task: Task, defense: Defense, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
@@ -138,7 +137,8 @@ class Reconstruction(Measure):
         """Let every group train and send; what there is to attack, with the number of its group."""
         from fflbench.privacy.victims import trained
 
-        weights, looks, groups = model.flat.cpu().numpy().copy(), [], []
+        weights, found, groups = model.flat.cpu().numpy().copy(), [], []
+        linear = linear_layers(model.model)
         sizes = np.full(self.people, self.batch)
         for number, of_group in enumerate(held):
             group = trained(task, model, of_group, self.local_steps, self.rate)
@@ -148,28 +148,15 @@ class Reconstruction(Measure):
             view = defense.transmit(number, weights, selected, Sent(sent, sent))
             partners = getattr(defense, "partner", {})
             target = TARGETS[self.target]
-            for look in target.look(self._confined(view, selected.tolist(), partners, group, model)):
+            trained_rows = dict(enumerate(group.updates))
+            for look in looks(self.target, view, selected.tolist(), partners, trained_rows, linear):
                 right = partners.get(look.people[0]) == look.people[1] if target.finds_pairs else None
                 mask = _right_mask(look, view, group) if right else None
-                looks.append(Watched(number, look, right, mask))
+                found.append(Watched(number, look, right, mask))
             groups.append(group)
-        if not looks:
+        if not found:
             raise ParameterError("nobody found a partner, so there is nothing to attack")
-        return looks, groups
-
-    def _confined(
-        self, view: ServerView, people: list[int], partners: Mapping[int, int], group: "Group", model: "FlatModel"
-    ) -> Seen:
-        """What the target says it must know, and nothing more."""
-        knows = TARGETS[self.target].knows
-        traitors = {min(pair) for pair in partners.items()} or {people[0]}
-        return Seen(
-            view,
-            people,
-            _linear(model.model),
-            partners if {PAIRS, TRAITOR} & set(knows) else {},
-            {who: group.updates[who] for who in traitors} if TRAITOR in knows else {},
-        )
+        return found, groups
 
     def _scored(
         self,
@@ -236,13 +223,6 @@ def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
         return ()
     own = (layer, f"{layer.removesuffix('weight')}bias")
     return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
-
-
-def _linear(model: "nn.Module") -> list[str]:
-    """The names of the weights of linear layers."""
-    from torch import nn
-
-    return [f"{name}.weight".lstrip(".") for name, module in model.named_modules() if isinstance(module, nn.Linear)]
 
 
 def _right_mask(look: Look, view: ServerView, group: "Group") -> float | None:

@@ -7,6 +7,7 @@ counts only against an attacker who knows the defense.
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from fflbench.federation import Columns, Defense, ServerView
 from fflbench.kernels import weighted_mean
 from fflbench.privacy.unmixing import unmix
 from fflbench.types import Vector
+
+if TYPE_CHECKING:
+    from torch import nn
 
 TIE_BREAK = 1e-3
 
@@ -225,3 +229,31 @@ TARGETS = {
         _aggregate,
     ),
 }
+
+
+def looks(
+    target: str,
+    view: ServerView,
+    people: Sequence[int],
+    partners: Mapping[int, int],
+    trained: Mapping[int, Vector],
+    linear: Sequence[str],
+) -> list[Look]:
+    """Look in one of these ways, with what it says it must know, and nothing more."""
+    way = TARGETS[target]
+    traitors = {min(pair) for pair in partners.items()} or {people[0]}
+    seen = Seen(
+        view,
+        people,
+        linear,
+        partners if {PAIRS, TRAITOR} & set(way.knows) else {},
+        {who: trained[who] for who in traitors} if TRAITOR in way.knows else {},
+    )
+    return way.look(seen)
+
+
+def linear_layers(model: "nn.Module") -> list[str]:
+    """The names of the weights of linear layers."""
+    from torch import nn
+
+    return [f"{name}.weight".lstrip(".") for name, module in model.named_modules() if isinstance(module, nn.Linear)]

@@ -1,0 +1,25 @@
+"""What training improved: the loss before less the loss after.
+
+The global model stands for the one without the example, as reference models do in Watson et al., On the importance of
+difficulty calibration in membership inference attacks, ICLR 2022.
+"""
+
+from typing import TYPE_CHECKING
+
+from fflbench.privacy.membership import MembershipAttack, Server
+from fflbench.registry import privacy_attack
+from fflbench.types import Indices, Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@privacy_attack("loss-difference", title="Loss difference", knows=["server view"])
+class LossDifference(MembershipAttack):
+    r"""Take examples for members on which the update made the model better: $\ell(x; w) - \ell(x; w + \Delta)$."""
+
+    def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
+        before, after = (
+            server.examine.losses(weights, suspects) for weights in (server.before, server.before + update)
+        )
+        return before - after

@@ -1,0 +1,103 @@
+"""What a model makes of single examples: outputs, losses, gradients and what its last layer is fed, at any weights."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from fflbench.federation.columns import Columns
+from fflbench.federation.training import FlatModel, losses
+from fflbench.tasks import Task
+from fflbench.types import Indices, Vector
+
+BATCH = 2048
+GRADIENTS = 1 << 24
+"""Numbers in the gradients that are held at a time."""
+
+
+class Examination:
+    """A task's model, judging one example at a time: batch normalisation and dropout rest."""
+
+    def __init__(self, task: Task, model: FlatModel, x: Tensor, y: Tensor) -> None:
+        self.task, self.module, self.columns = task, model.model, model.columns
+        self.device = model.flat.device
+        self.x, self.y = x, y
+        self.each_gradient = vmap(grad(self._loss), in_dims=(None, 0, 0))
+
+    def outputs(self, weights: Vector, which: Indices) -> Tensor:
+        """What the model says of examples, a row each."""
+        tensors = self._tensors(weights)
+        with torch.no_grad():
+            return torch.cat([self._call(tensors, self.x[some]) for some in self._batches(which, BATCH)])
+
+    def losses(self, weights: Vector, which: Indices) -> Tensor:
+        """The loss of each example."""
+        return losses(self.task, self.outputs(weights, which), self.y[self._on_device(which)])
+
+    def confidences(self, weights: Vector, which: Indices) -> Tensor:
+        r"""How sure the model is of each example's class, $\log p - \log(1 - p)$: without bounds, and nearly normal."""
+        outputs, y = self.outputs(weights, which).double(), self.y[self._on_device(which)]
+        if self.task.loss == "binary-cross-entropy":
+            return outputs.squeeze(-1) * (2 * y - 1)
+        others = outputs.scatter(1, y[:, None], -torch.inf)
+        return outputs.gather(1, y[:, None])[:, 0] - others.logsumexp(1)
+
+    def gradients(self, weights: Vector, which: Indices) -> Iterator[Tensor]:
+        """The gradient of each example's loss by the parameters, a row each, some rows at a time."""
+        tensors = self._tensors(weights)
+        for some in self._batches(which, max(1, GRADIENTS // self.columns.count)):
+            found = self.each_gradient(tensors, self.x[some], self.y[some])
+            yield torch.cat([found[name].flatten(1) for name in tensors], 1)
+
+    def spread(self, weights: Vector, which: Indices) -> Tensor:
+        """The root mean square of each coordinate of their gradients, never zero."""
+        total = torch.zeros(self.columns.parameters.stop, device=self.device)
+        for gradients in self.gradients(weights, which):
+            total += gradients.square().sum(0)
+        return (total / len(which)).sqrt().clamp(min=1e-8)
+
+    def activations(self, weights: Vector, which: Indices) -> Tensor:
+        """What the model's last layer is fed, a row each."""
+        tensors, fed = self._tensors(weights), []
+        last = _last_layer(self.module)
+        hook = last.register_forward_pre_hook(lambda _, inputs: fed.append(inputs[0].detach().flatten(1)))
+        try:
+            with torch.no_grad():
+                for some in self._batches(which, BATCH):
+                    self._call(tensors, self.x[some])
+        finally:
+            hook.remove()
+        return torch.cat(fed)
+
+    def _loss(self, tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return losses(self.task, self._call(tensors, x[None]), y[None]).sum()
+
+    def _call(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+        self.module.eval()
+        outputs: Tensor = functional_call(self.module, {**dict(self.module.named_buffers()), **tensors}, (x,))
+        return outputs
+
+    def _tensors(self, weights: Vector) -> dict[str, Tensor]:
+        flat = torch.from_numpy(np.ascontiguousarray(weights)).to(self.device)
+        return {
+            name: flat[self.columns.spans[name]].view(self.columns.shapes[name]) for name in parameters(self.columns)
+        }
+
+    def _batches(self, which: Indices, size: int) -> Iterator[Tensor]:
+        yield from torch.split(self._on_device(which), size)
+
+    def _on_device(self, which: Indices) -> Tensor:
+        return torch.from_numpy(which).to(self.device)
+
+
+def parameters(columns: Columns) -> list[str]:
+    """The tensors that a model learns, in the order of the columns."""
+    return list(itertools.takewhile(lambda name: columns.spans[name].stop <= columns.parameters.stop, columns.spans))
+
+
+def _last_layer(module: nn.Module) -> nn.Module:
+    """The module that owns the last parameter."""
+    return [each for each in module.modules() if next(each.parameters(recurse=False), None) is not None][-1]
