@@ -3,12 +3,12 @@ privacy, 2014), on each update of federated averaging, as Geyer et al. (arXiv:17
 """
 
 import functools
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
-from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
 from fflbench.kernels import row_norms, weighted_mean
@@ -33,8 +33,9 @@ class LDP(Defense):
     noise: Annotated[float, Ge(0), "z, the noise's deviation as a multiple of the clip"] = 1.0
     delta: Annotated[float, Gt(0), Lt(1), "the chance with which the promise may fail"] = 1e-5
 
-    def validate(self, per_round: int) -> None:
-        _accounting()
+    @staticmethod
+    def missing() -> str:
+        return "" if find_spec("dp_accounting") else 'ldp needs a privacy accountant: pip install "fflbench[dp]"'
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -74,16 +75,10 @@ class LDP(Defense):
 @functools.cache
 def epsilon(noise: float, rounds: int, delta: float) -> float:
     """The epsilon of so many rounds, by Renyi differential privacy (Mironov, CSF 2017): an upper bound."""
-    dp = _accounting()
-    accountant = dp.rdp.RdpAccountant()
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant()
     # In units of the sensitivity, which for replacing an update by any other is twice the clip.
-    accountant.compose(dp.GaussianDpEvent(noise / 2), rounds)
+    accountant.compose(GaussianDpEvent(noise / 2), rounds)
     return float(accountant.get_epsilon(delta))
-
-
-def _accounting() -> Any:
-    try:
-        import dp_accounting.rdp
-    except ImportError:
-        raise ParameterError('ldp needs a privacy accountant: pip install "fflbench[dp]"') from None
-    return dp_accounting

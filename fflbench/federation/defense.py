@@ -66,8 +66,15 @@ class Defense:
         """What of its protocol is only simulated as it is set, in a few words: then its cost cannot be measured."""
         return ""
 
+    @staticmethod
+    def missing() -> str:
+        """What it needs that is not installed, and how to get it; nothing, for most."""
+        return ""
+
     def validate(self, per_round: int) -> None:
         """Refuse parameters that cannot work with so many participants a round, before anything is trained."""
+        if missing := self.missing():
+            raise ParameterError(missing)
 
     def begin(self, setting: Setting) -> None:
         """Get ready for the first round."""

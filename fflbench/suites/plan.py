@@ -178,7 +178,9 @@ def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> 
     others = [
         entry.name
         for entry in registry.entries(Kind.DEFENSE)
-        if entry.name not in taken and not getattr(entry.target, "hides_senders", False)
+        if entry.name not in taken
+        and not getattr(entry.target, "hides_senders", False)
+        and not (isinstance(entry.target, type) and entry.target.missing())
     ]
     return [name for label in labels for name in (others if label == "*" else [label])]
 

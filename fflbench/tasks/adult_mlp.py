@@ -4,7 +4,11 @@ FFL paper, section "Data sets and models".
 
 from typing import TYPE_CHECKING
 
-from fflbench.data.adult import ADULT, CLASSES
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.data import Examples
+from fflbench.data.adult import ADULT, CLASSES, FEATURES
 from fflbench.registry import task
 from fflbench.tasks import Task
 
@@ -27,6 +31,11 @@ class AdultMLP(Task):
     engine = "stacked"
     source = 1
     target = 0
+
+    def trait(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        # "Female" comes first in the alphabet, so it is the smaller of two values.
+        women: npt.NDArray[np.bool_] = examples.x[:, FEATURES.index("sex")] < 0
+        return women
 
     def model(self) -> "nn.Module":
         from torch import nn

@@ -4,9 +4,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
-from fflbench.data.examples import Data
+from fflbench.data.examples import Data, Examples
 from fflbench.data.partitions import Scheme, partition
 from fflbench.data.prepared import load
 from fflbench.data.sources import DataSet
@@ -77,6 +79,11 @@ class Task(ABC):
     @abstractmethod
     def model(self) -> "nn.Module":
         """A new model with random weights. Torch is imported here, not at the top, so that listing tasks is quick."""
+
+    def trait(self, examples: Examples) -> npt.NDArray[np.bool_]:
+        """Which examples have what property inference asks for; here: those of the source class."""
+        having: npt.NDArray[np.bool_] = examples.y == self.source
+        return having
 
     def divide(self, y: Labels, seed: int) -> list[Indices]:
         """Which training examples each participant holds; decided by the seed alone."""
