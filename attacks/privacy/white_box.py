@@ -26,6 +26,7 @@ class WhiteBox(MembershipAttack):
     """
 
     repeats: Annotated[int, Ge(1), "times the controlled participants train"] = 4
+    examples: Annotated[int, Ge(1), "members of each, and as many others, that it learns from each time"] = 100
     freedom: Annotated[float, Gt(0), "of the regression's weights: the inverse of their penalty"] = 0.01
     plain: Annotated[bool, "learn from updates that no defense has touched, as the FFL paper has its server do"] = False
 
@@ -48,7 +49,7 @@ class WhiteBox(MembershipAttack):
         features, truth = [], []
         for sight in server.rehearse(groups, "controlled", plain=self.plain):
             members = np.concatenate([groups[sight.group][who] for who in sight.look.people])
-            count = min(len(members), len(server.auxiliary))
+            count = min(self.examples * len(sight.look.people), len(members), len(server.auxiliary))
             chosen = [server.rng.choice(part, count, replace=False) for part in (members, server.auxiliary)]
             for update in sight.look.updates:
                 features.append(self._features(server, update, np.concatenate(chosen)))

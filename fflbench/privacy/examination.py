@@ -25,7 +25,7 @@ class Examination:
         self.task, self.module, self.columns = task, model.model, model.columns
         self.device = model.flat.device
         self.x, self.y = x, y
-        self.each_gradient = vmap(grad(self._loss), in_dims=(None, 0, 0))
+        self.each_gradient = vmap(grad(self._loss), in_dims=(None, None, 0, 0))
 
     def outputs(self, weights: Vector, which: Indices) -> Tensor:
         """What the model says of examples, a row each."""
@@ -47,10 +47,12 @@ class Examination:
 
     def gradients(self, weights: Vector, which: Indices) -> Iterator[Tensor]:
         """The gradient of each example's loss by the parameters, a row each, some rows at a time."""
-        tensors = self._tensors(weights)
+        learned, others = self._tensors(weights), {}
+        for name in set(learned) - set(parameters(self.columns)):
+            others[name] = learned.pop(name)
         for some in self._batches(which, max(1, GRADIENTS // self.columns.count)):
-            found = self.each_gradient(tensors, self.x[some], self.y[some])
-            yield torch.cat([found[name].flatten(1) for name in tensors], 1)
+            found = self.each_gradient(learned, others, self.x[some], self.y[some])
+            yield torch.cat([found[name].flatten(1) for name in learned], 1)
 
     def spread(self, weights: Vector, which: Indices) -> Tensor:
         """The root mean square of each coordinate of their gradients, never zero."""
@@ -72,8 +74,8 @@ class Examination:
             hook.remove()
         return torch.cat(fed)
 
-    def _loss(self, tensors: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return losses(self.task, self._call(tensors, x[None]), y[None]).sum()
+    def _loss(self, learned: dict[str, Tensor], others: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return losses(self.task, self._call({**learned, **others}, x[None]), y[None]).sum()
 
     def _call(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
         self.module.eval()
@@ -82,9 +84,7 @@ class Examination:
 
     def _tensors(self, weights: Vector) -> dict[str, Tensor]:
         flat = torch.from_numpy(np.ascontiguousarray(weights)).to(self.device)
-        return {
-            name: flat[self.columns.spans[name]].view(self.columns.shapes[name]) for name in parameters(self.columns)
-        }
+        return {name: flat[span].view(self.columns.shapes[name]) for name, span in self.columns.spans.items()}
 
     def _batches(self, which: Indices, size: int) -> Iterator[Tensor]:
         yield from torch.split(self._on_device(which), size)

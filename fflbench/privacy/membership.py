@@ -162,16 +162,10 @@ class Membership(Measure):
         return PROCESS_BYTES + 4 * (2 * task.per_round * columns_of(task).count + 6 * GRADIENTS)
 
     def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
-        from fflbench.execution.calibration import seconds_per_round
-
+        trained = (self.rounds_before + 1) * task.per_round + getattr(attack, "shadows", 0)
         judged = task.per_round * (self.members + self.others)
-        rehearsed = getattr(attack, "shadows", 0) / task.per_round
-        # Measured on one core: a gradient of one example costs about as much as 40 nanoseconds a parameter.
-        return (
-            1.0
-            + (self.rounds_before + 1 + rehearsed) * seconds_per_round(task)
-            + 4e-8 * judged * columns_of(task).count
-        )
+        each = len(task.data().train) / task.participants
+        return 1.0 + training_seconds(task, trained * each) + 4e-8 * judged * columns_of(task).count
 
     def play(
         self,
@@ -222,6 +216,7 @@ class Membership(Measure):
                     f"rate {task.learning_rate}" + (f", momentum {task.momentum}" if task.optimizer == "sgd" else "")
                 ),
                 "conversion": attack.conversion(task),
+                **({"guarantee": promised} if (promised := defense.guarantee()) else {}),
                 "adaptive": (way.adaptive or attack.rehearses) if defense.exchanges else None,
                 "target": way.meaning,
                 "knows": list(dict.fromkeys([*way.knows, *attack.knows])),
@@ -381,6 +376,11 @@ def _judged(
         told[mixed] = np.max([score.double().cpu().numpy() for score in judged], axis=0)
         scores.append(told)
     return np.concatenate(scores)
+
+
+def training_seconds(task: Task, examples: float) -> float:
+    """About how long local training on so many examples takes, as measured on one core with small models."""
+    return 1e-8 * examples * task.local_epochs * columns_of(task).count
 
 
 def rates(scores: Scores, truth: npt.NDArray[np.bool_], distinct: int) -> dict[str, float | None]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from fflbench.data import Examples
 from fflbench.errors import ParameterError
 from fflbench.federation import Defense
 from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
-from fflbench.privacy.membership import points, rates
+from fflbench.privacy.membership import points, rates, training_seconds
 from fflbench.privacy.targets import TARGETS, linear_layers
 from fflbench.randomness import stream
 from fflbench.registry import Kind, measure
@@ -41,7 +41,7 @@ class Informed:
     make: "Make"
 
     def rehearse(self, having: Having, *, plain: bool = False) -> "list[Sight]":
-        """Play rounds with made-up people with and without the property, behind the same defense, and look the same way.
+        """Play rounds with made-up people, with the property or without, behind the same defense; look the same way.
 
         Plain: look at their updates one by one, as if there were no defense.
         """
@@ -118,11 +118,10 @@ class Property(Measure):
         return PROCESS_BYTES + 8 * (self.groups * self.people + 1000) * columns_of(task).count
 
     def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
-        from fflbench.execution.calibration import seconds_per_round
-
-        rounds = self.groups + getattr(attack, "shadows", 0) / self.people
-        crowd = replace(task, per_round=min(self.people, task.participants))
-        return 1.0 + seconds_per_round(crowd) * (rounds + self.model_epochs)
+        made_up = getattr(attack, "shadows", 0)
+        examples = (self.groups * self.people + made_up) * self.examples
+        examples += self.model_epochs * len(task.data().train) // 3
+        return 1.0 + training_seconds(task, examples) + 3e-6 * made_up * columns_of(task).count
 
     def play(
         self,

@@ -180,7 +180,7 @@ def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> 
         for entry in registry.entries(Kind.DEFENSE)
         if entry.name not in taken
         and not getattr(entry.target, "hides_senders", False)
-        and not (isinstance(entry.target, type) and entry.target.missing())
+        and not (isinstance(entry.target, type) and issubclass(entry.target, Defense) and entry.target.missing())
     ]
     return [name for label in labels for name in (others if label == "*" else [label])]
 
