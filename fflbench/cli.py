@@ -8,7 +8,7 @@ import sys
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -25,6 +25,9 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="See which data sets are here, and fetch those that are not.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+
+
+N = TypeVar("N", int, float)
 
 
 class Listable(StrEnum):
@@ -226,6 +229,90 @@ def verify_command(
     hold = [verdict.how in ("same bits", "in the interval") for verdict in verdicts]
     if problems or not any(hold) or any(verdict.how == "differs" for verdict in verdicts):
         raise typer.Exit(1)
+
+
+@app.command("attack")
+def attack_command(
+    name: Annotated[str, typer.Argument(help="dlg, idlg, inverting-gradients, analytic, or one of a plugin's.")],
+    model: Annotated[str, typer.Option(help="What makes the model, as in my_package.nets:lenet; run from here.")],
+    gradient: Annotated[
+        Path, typer.Option(help="A safetensors file: a tensor for each parameter, by its name in the model.")
+    ],
+    shape: Annotated[str, typer.Option(help="Of one example, as in 3,32,32.")],
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Examples behind the gradient, a mean (default: one a label, or 1).")
+    ] = None,
+    labels: Annotated[str | None, typer.Option(help="Their classes where they are known, as in 3,7.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="The model's weights, safetensors, if what makes it does not load them.")
+    ] = None,
+    originals: Annotated[
+        Path | None, typer.Option(help='The truth, to score against: safetensors with "x", and "y" if known.')
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(min=1e-12, help="The file holds a change of the model, made by SGD with this rate."),
+    ] = None,
+    local_steps: Annotated[int, typer.Option(min=1, help="... in so many steps.")] = 1,
+    mean: Annotated[str | None, typer.Option(help="By which inputs were normalised, as in 0.49,0.48,0.45.")] = None,
+    std: Annotated[str | None, typer.Option(help="The same, of deviations.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="The attack's parameters, as in steps=500; several times.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for pictures, tensors and scores.")] = Path("rebuilt"),
+    seed: Annotated[int, typer.Option(help="Of random starts.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
+    plugin: Plugins = None,
+) -> None:
+    """Rebuild examples from a gradient of your own, or from a change of your model.
+
+    The model is set to judge (eval): batch normalisation uses running statistics. Example: fflbench attack
+    inverting-gradients --model nets:lenet --gradient gradient.safetensors --shape 3,32,32 --labels 3
+    """
+    from fflbench import registry
+    from fflbench.parameters import read_value
+
+    for failure in registry.load_named(plugin or []):
+        raise FflbenchError(str(failure))
+    given = [setting.partition("=") for setting in settings or []]
+    for key, equals, _ in given:
+        if not (key and equals):
+            raise FflbenchError(f'--set takes key=value, as in --set steps=500, not "{key}"')
+    from fflbench.privacy import brought
+
+    request = brought.Request(
+        attack=name,
+        model=model,
+        gradient=gradient,
+        shape=tuple(_numbers(shape, "--shape", int)),
+        count=count,
+        labels=tuple(_numbers(labels, "--labels", int)),
+        weights=weights,
+        originals=originals,
+        learning_rate=learning_rate,
+        local_steps=local_steps,
+        mean=tuple(_numbers(mean, "--mean", float)),
+        std=tuple(_numbers(std, "--std", float)),
+        settings=tuple((key.strip(), read_value(text.strip())) for key, _, text in given),
+        seed=seed,
+        device=device,
+    )
+    found = brought.answer(request)
+    files = brought.write(found, request, out)
+    typer.echo(f"classes: {', '.join(map(str, found.guess.y[0].tolist()))}")
+    if found.scores:
+        typer.echo(f"psnr, dB: {', '.join(f'{value:.1f}' for value in found.scores.psnr)}")
+    typer.echo(f"{found.seconds:.1f} s; in {out}: {', '.join(files)}", err=True)
+
+
+def _numbers(text: str | None, option: str, kind: type[N]) -> list[N]:
+    try:
+        found = [kind(part) for part in (text or "").split(",")] if text else []
+    except ValueError:
+        raise FflbenchError(f'{option} takes numbers with commas between, as in 3,32,32, not "{text}"') from None
+    if option == "--shape" and not all(size > 0 for size in found):
+        raise FflbenchError(f"{option} {text}: every size must be at least 1")
+    return found
 
 
 @app.command("show")

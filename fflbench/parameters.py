@@ -9,6 +9,7 @@ A parameter is an argument of a function or a field of a dataclass. Its type is 
 import copy
 import dataclasses
 import inspect
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -125,6 +126,14 @@ def _readable(annotation: Any) -> str:
     if annotation is NoneType:
         return "none"
     return getattr(annotation, "__name__", str(annotation))
+
+
+def read_value(text: str) -> Any:
+    """A value as people type it after an equals sign, in TOML; what is none is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
 
 
 def quoted(value: Any) -> str:

@@ -1,5 +1,6 @@
 """What every attack on privacy by a server has: gradients it attacks, and what it makes of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -35,6 +36,10 @@ class Observed:
     """Which parameters' gradients are one victim's; of the others, if any, only a mean over several is known."""
     sharing: int = 1
     """Over so many victims, one after the other."""
+    y: "Tensor | None" = None
+    """Victims x examples: their classes, where somebody knows them."""
+    tell: Callable[[int], None] = lambda _: None
+    """Hears of every step of a search."""
 
     @property
     def victims(self) -> int:

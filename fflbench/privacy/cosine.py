@@ -38,6 +38,7 @@ def _search(
         size = rate * 0.1 ** sum(step > fall for fall in falls) / (1 - BETA1**step)
         x = x - size * mean / (square / (1 - BETA2**step)).sqrt_().add_(EPSILON)
         x = torch.minimum(torch.maximum(x, observed.low), observed.high)
+        observed.tell(1)
     return x, objective(x, logits)[1]
 
 

@@ -75,13 +75,15 @@ def squared(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
 
 
 def labels(observed: Observed) -> Tensor:
-    """The classes of each victim's examples, from the last bias's gradient, as many as there are examples.
+    """The classes of each victim's examples: as known, else from the last bias's gradient, one an example.
 
     With cross-entropy that gradient is the mean of probabilities less the truth: the one negative entry of a single
     example is its class (Zhao et al., 2020). For several, the probabilities that the model gives to random inputs stand
     for those it gave to the victim's, and what is then left of each class is how often it is there (Wainakh et al.,
     User-level label leakage from gradients in federated learning, PoPETs 2022, estimate it in the same way).
     """
+    if observed.y is not None:
+        return observed.y
     biases = observed.gradients[-1]
     shared = 1 if not observed.matched or observed.matched[-1] else observed.sharing
     if observed.loss == "binary-cross-entropy":
@@ -118,6 +120,7 @@ def logits_of(y: Tensor, classes: int) -> Tensor:
 def invert(observed: Observed, steps: int, restarts: int, y: Tensor | None = None) -> Guess:
     """The best of several searches for each victim; over labels too, where none are given."""
     best: list[tuple[Tensor, Tensor, Tensor]] = []
+    y = observed.y if y is None else y
     n, count, classes = observed.victims, observed.count, observed.classes
     size = count * int(torch.tensor(observed.shape).prod())
     objective = matching(observed, squared)
@@ -132,7 +135,7 @@ def invert(observed: Observed, steps: int, restarts: int, y: Tensor | None = Non
 
     for _ in range(restarts):
         start = observed.start(size + (count * classes if fixed is None else 0))
-        z, values = minimise(of_flat, start, steps, enough=ENOUGH)
+        z, values = minimise(of_flat, start, steps, enough=ENOUGH, tell=observed.tell)
         found = z[:, size:].view(n, count, classes).argmax(-1) if y is None else y
         best.append((values.nan_to_num(torch.inf), z[:, :size].view(n, count, *observed.shape), found))
     chosen = torch.stack([values for values, _, _ in best]).argmin(0)

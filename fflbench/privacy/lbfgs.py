@@ -14,7 +14,12 @@ Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def minimise(
-    objective: Objective, start: Tensor, steps: int, history: int = 30, enough: float = 0.0
+    objective: Objective,
+    start: Tensor,
+    steps: int,
+    history: int = 30,
+    enough: float = 0.0,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> tuple[Tensor, Tensor]:
     """The points reached from each start, and their values.
 
@@ -51,6 +56,7 @@ def minimise(
         if not going.all():
             rows, z, value, gradient, fresh = (part[going] for part in (rows, z, value, gradient, fresh))
             moves, changes = [old[going] for old in moves], [old[going] for old in changes]
+        tell(1)
         if not len(rows):
             break
     return points, values

@@ -53,8 +53,6 @@ def _name(attack: str, of_setting: list[Record], settings: Iterable[list[Record]
 
 
 def _grid(title: str, images: list[tuple[Record, Arrays]]) -> bytes:
-    from matplotlib.figure import Figure
-
     originals = _first(images[0][1]["originals"])
     rows = [("originals", originals)]
     for record, found in images:
@@ -62,9 +60,17 @@ def _grid(title: str, images: list[tuple[Record, Arrays]]) -> bytes:
         kind = {"no": "naive", "yes": "adaptive"}.get(leaks.adaptive(record), leaks.adaptive(record))
         label = f"{defense}, {target}\n" + (f"{kind}, " if kind else "") + f"{record.metrics['psnr']:.1f} dB"
         rows.append((label, _first(found["found"])))
-    figure = Figure(figsize=(1.0 * len(originals) + 2.6, 1.0 * len(rows) + 0.7), layout="constrained")
+    return picture(title, rows)
+
+
+def picture(title: str, rows: Sequence[tuple[str, npt.NDArray[np.float64]]]) -> bytes:
+    """Rows of as many images each, channels last and from 0 to 1, each row under its name."""
+    from matplotlib.figure import Figure
+
+    count = len(rows[0][1])
+    figure = Figure(figsize=(1.0 * count + 2.6, 1.0 * len(rows) + 0.7), layout="constrained")
     figure.suptitle(title, fontsize="small")
-    axes = figure.subplots(len(rows), len(originals), squeeze=False)
+    axes = figure.subplots(len(rows), count, squeeze=False)
     for of_row, (label, drawn) in zip(axes, rows, strict=True):
         of_row[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize="small")
         for axis, image in zip(of_row, drawn, strict=True):

@@ -139,7 +139,7 @@ def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
         )
     if path[0] not in {parameter.name for parameter in KEYS}:
         path = ["overrides", *path]
-    return _with(content, path, _value(text.strip()), setting)
+    return _with(content, path, parameters.read_value(text.strip()), setting)
 
 
 def _with(content: Mapping[str, Any], path: list[str], value: Any, setting: str) -> dict[str, Any]:
@@ -147,11 +147,3 @@ def _with(content: Mapping[str, Any], path: list[str], value: Any, setting: str)
         raise SuiteError(f'--set {setting}: "{path[0]}" has no place there')
     rest = path[1:]
     return {**content, path[0]: _with(content.get(path[0], {}), rest, value, setting) if rest else value}
-
-
-def _value(text: str) -> Any:
-    """A TOML value; what is none is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
