@@ -48,7 +48,7 @@ class WhiteBox(MembershipAttack):
         groups = [server.controlled] * self.repeats
         features, truth = [], []
         for sight in server.rehearse(groups, "controlled", plain=self.plain):
-            members = np.concatenate([groups[sight.group][who] for who in sight.look.people])
+            members = server.single(np.concatenate([groups[sight.group][who] for who in sight.look.people]))
             count = min(self.examples * len(sight.look.people), len(members), len(server.auxiliary))
             chosen = [server.rng.choice(part, count, replace=False) for part in (members, server.auxiliary)]
             for update in sight.look.updates:

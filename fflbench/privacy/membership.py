@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -65,6 +66,11 @@ class Server:
         examples: Indices = self._tell(AUXILIARY)
         return examples
 
+    def single(self, which: Indices) -> Indices:
+        """Of these, the examples that equal no other one that anybody trained on, as is true of all suspects."""
+        alone: npt.NDArray[np.bool_] = self.declared["single"]
+        return which[alone[which]]
+
     @property
     def controlled(self) -> list[Indices]:
         """The examples of participants who do the server's bidding and sit out this round."""
@@ -122,8 +128,9 @@ class Suspects:
 class Membership(Measure):
     """Play some rounds, then judge by the messages of the next who trained on what.
 
-    Members are examples of those behind an update. Others are examples that nobody trained on: the test part, and what
-    those hold who never took part; without rows that equal one somebody trained on.
+    Members are examples of those behind an update. Others are examples that nobody trained on: what those hold who never
+    took part, or, where that is little, the test part as well. Rows that equal another one that somebody trained on are
+    left out, of both: of others alone, rare rows would be taken for non-members by whoever never saw an update.
     """
 
     attacked = Kind.PRIVACY_ATTACK
@@ -242,7 +249,7 @@ class Membership(Measure):
         """Whom to judge by each look; non-members are dealt, so that each comes as seldom as can be."""
         cases, dealt = [], _dealer(rng.permutation(crowd.strangers))
         for look in found:
-            members = [rng.permutation(crowd.held[who])[: self.members] for who in look.people]
+            members = [rng.permutation(crowd.single(crowd.held[who]))[: self.members] for who in look.people]
             if self.control:
                 halves = [np.array_split(own, 2) for own in members]
                 cases.append(Suspects(look, *(np.concatenate(half) for half in zip(*halves, strict=True))))
@@ -271,8 +278,14 @@ class Crowd:
     controlled: list[Indices]
     strangers: Indices
     auxiliary: Indices
+    copied: npt.NDArray[np.bool_]
+    """Which examples equal another one that somebody trained on."""
     equal: int
-    """Non-members that were left out, since somebody trained on an equal row."""
+    """Non-members that were left out for that."""
+
+    def single(self, which: Indices) -> Indices:
+        """Of these, those that equal no other one that somebody trained on."""
+        return which[~self.copied[which]]
 
     @classmethod
     def of(cls, task: Task, seed: int, trained: set[int], selected: set[int]) -> "Crowd":
@@ -283,11 +296,15 @@ class Crowd:
         controlled = sorted(int(who) for who in resting[: len(selected)])
         idle = set(range(task.participants)) - trained - set(controlled)
         touched = np.concatenate([held[who] for who in range(task.participants) if who not in idle])
-        free = [held[who] for who in sorted(idle)] + [len(data.train) + np.arange(len(data.test))]
-        known = set(_digests(_rows(data, touched)))
-        candidates = np.concatenate(free)
-        new = np.array([digest not in known for digest in _digests(_rows(data, candidates))], bool)
-        order = rng.permutation(candidates[new])
+        candidates = np.concatenate([np.empty(0, np.int64), *(held[who] for who in sorted(idle))])
+        if len(candidates) < len(data.test):
+            # Of sets whose test part is no random part of the whole it would be told apart by that alone.
+            candidates = np.concatenate([candidates, len(data.train) + np.arange(len(data.test))])
+        copied = np.zeros(len(data.train) + len(data.test), bool)
+        known = Counter(_digests(_rows(data, touched)))
+        for which, others in ((touched, 1), (candidates, 0)):
+            copied[which] = [known[digest] > others for digest in _digests(_rows(data, which))]
+        order = rng.permutation(candidates[~copied[candidates]])
         spare = len(order) // SPARE
         if spare == 0:
             raise ParameterError("every example was trained on, so there are no non-members")
@@ -298,7 +315,8 @@ class Crowd:
             controlled=[held[who] for who in controlled],
             strangers=order[spare:],
             auxiliary=order[:spare],
-            equal=int((~new).sum()),
+            copied=copied,
+            equal=int(copied[candidates].sum()),
         )
 
 
@@ -357,7 +375,11 @@ def _judged(
     pool = _rows(crowd.data, numbers)
     x, y = torch.from_numpy(pool.x).to(device), torch.from_numpy(pool.y).to(device)
     task, model, weights = federation.task, federation.model, federation.weights
-    declared: dict[str, Any] = {"size": round(float(np.mean(crowd.sizes))), "people": len(crowd.sizes)}
+    declared: dict[str, Any] = {
+        "size": round(float(np.mean(crowd.sizes))),
+        "people": len(crowd.sizes),
+        "single": ~crowd.copied[numbers],
+    }
     if AUXILIARY in attack.knows:
         declared[AUXILIARY] = np.sort(place[crowd.auxiliary])
     if CONTROLLED in attack.knows:

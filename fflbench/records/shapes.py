@@ -13,6 +13,7 @@ LARGEST = 1e30
 LONGEST = 120
 
 Number = Annotated[int | float, Ge(-LARGEST), Le(LARGEST)]
+Share = Annotated[int | float, Ge(0), Le(1)]
 Name = Annotated[str, Field(pattern=r"^\d+$", max_length=9)]
 
 
@@ -26,11 +27,16 @@ class _Round(_Shape):
     trust: dict[Name, Number] = {}
 
 
+class _Guarantee(_Shape):
+    epsilon: Number | None
+
+
 class _AttackFacts(_Shape):
     targeted: bool
     attackers: list[int]
     flags: list[str]
     honest_excluded: int = 0
+    guarantee: _Guarantee | None = None
 
 
 class _Strategy(_Shape):
@@ -104,6 +110,62 @@ class _Partner(_Shape):
     metrics: _PartnerMetrics
 
 
+class _Membership(_Shape):
+    target: str
+    rounds_before: int
+    control: bool
+
+
+class _Property(_Shape):
+    target: str
+    examples: int
+    share_with: Share
+    share_without: Share
+
+
+class _JudgedFacts(_Shape):
+    members: int = Field(gt=0)
+    non_members: int = Field(gt=0)
+    adaptive: bool | None
+    target: str
+    knows: list[str]
+    caution: str = ""
+
+
+class _MembershipFacts(_JudgedFacts):
+    training: str
+    examples_each: Number
+
+
+class _JudgedMetrics(_Shape):
+    auc: Share
+    auc_by_chance: Share
+
+
+class _MembershipMetrics(_JudgedMetrics):
+    tpr_1: Share | None = Field(alias="tpr_at_fpr_0.01")
+    tpr_01: Share | None = Field(alias="tpr_at_fpr_0.001")
+
+
+class _Point(_Shape):
+    fpr: Share
+    tpr: Share
+
+
+class _MembershipTold(_Shape):
+    parameters: _Membership
+    facts: _MembershipFacts
+    metrics: _MembershipMetrics
+    history: list[_Point]
+
+
+class _PropertyTold(_Shape):
+    parameters: _Property
+    facts: _JudgedFacts
+    metrics: _JudgedMetrics
+    history: list[_Point]
+
+
 class _Updates(_Shape):
     updates: int
 
@@ -136,12 +198,14 @@ SHAPES: dict[str, type[_Shape]] = {
     "": _Attacked,
     "reconstruction": _Rebuilt,
     "partner": _Partner,
+    "membership": _MembershipTold,
+    "property": _PropertyTold,
     "runtime": _Runtime,
     "communication": _Communication,
 }
 """By measure; the first is robustness."""
 
-ATTACKED = ("reconstruction", "partner")
+ATTACKED = ("reconstruction", "partner", "membership", "property")
 
 
 def check(record: Record) -> None:

@@ -11,7 +11,7 @@ from fflbench.errors import FflbenchError
 from fflbench.records.manifest import RESULTS_VERSION
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report import expenses, leaks, private, robust
+from fflbench.report import expenses, inferences, leaks, private, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate
 
@@ -30,6 +30,7 @@ def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | N
     panels += [
         *private.panels(records),
         *private.partners(records),
+        *inferences.panels(records),
         *expenses.runtime(records),
         *expenses.sent(records),
     ]
@@ -147,11 +148,14 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
         places = {column.name: place for place, column in enumerate(summary.columns)}
         targeted = [name for name in task.attacks if task.targeted[name]]
         excess = "worst_excess" if len(targeted) > 1 else targeted[0] if targeted else ""
-        taken = [name for name in ("worst_accuracy", excess, "clean_cost") if name in places]
+        # Where nobody was attacked, what the model is worth without.
+        first = "worst_accuracy" if "worst_accuracy" in places else "clean"
+        taken = [name for name in (first, excess, "clean_cost", "epsilon") if name in places]
         columns = [summary.columns[places[name]] for name in taken]
         by_label = {row.label: row for row in summary.rows}
         title, rebuilt = _setting_for(task.name, records)
-        labels = list(dict.fromkeys([*by_label, *(record.labels["defense"] for record in rebuilt)]))
+        judged = _judged_for(task.name, records)
+        labels = list(dict.fromkeys([*by_label, *(record.labels["defense"] for record in [*rebuilt, *judged])]))
         lines: dict[str, list[Cell]] = {
             label: [
                 by_label[label].cells[places[name]] if label in by_label else Cell(text="not run") for name in taken
@@ -168,6 +172,16 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
                 columns.append(_overall_leak(name, shown, who, done))
                 for label, cells in lines.items():
                     cells.append(private.leakage(rebuilt, label, ways).cell())
+        for name, shown, who, is_alone in (
+            ("membership_alone", "membership, auc", "a server, with people and data of its own,", True),
+            ("membership_with_help", "membership with help, auc", "a server with an oracle or a traitor", False),
+        ):
+            of_kind = [record for record in judged if inferences.alone(record) == is_alone]
+            if of_kind:
+                columns.append(_overall_membership(name, shown, who))
+                for label, cells in lines.items():
+                    ways = {inferences.target_of(record) for record in of_kind}
+                    cells.append(inferences.strongest(of_kind, label, ways).cell())
         runtime = [record for record in expenses.measured(records, "runtime") if record.labels["task"] == task.name]
         if runtime:
             updates = min(leaks.told(record)["updates"] for record in runtime)
@@ -219,6 +233,13 @@ def _setting_for(task: str, records: Sequence[Record]) -> tuple[str, list[Record
     return (title, found) if any(record.status == "done" for record in found) else ("", [])
 
 
+def _judged_for(task: str, records: Sequence[Record]) -> list[Record]:
+    """The membership inference that stands in a task's row: of the same task, controls apart; the first setting."""
+    settings = inferences.settings(records, inferences.MEMBERSHIP, failed=True).values()
+    own = [of for of in settings if of[0].labels["task"] == task and not inferences.is_control(of[0])]
+    return own[0] if own else []
+
+
 def _differing(label: str, task: str, records: Sequence[Record]) -> Iterable[str]:
     """Where a defense was set otherwise for its costs than for its robustness, which is one row here."""
     told: dict[str, list[Any]] = {}
@@ -246,6 +267,17 @@ def _overall_leak(name: str, title: str, who: str, records: Sequence[Record]) ->
         title=title,
         meaning=f"The most that {who} rebuilt, as a peak signal-to-noise ratio; a random image gives {floor:.1f} dB.",
         digits=1,
+        higher_is_better=False,
+    )
+
+
+def _overall_membership(name: str, title: str, who: str) -> Column:
+    return Column(
+        name=name,
+        title=title,
+        meaning=f"How well {who} tells who was in the training data: area under the ROC curve of the strongest attack; "
+        "0.5 is chance.",
+        digits=3,
         higher_is_better=False,
     )
 

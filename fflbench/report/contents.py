@@ -6,7 +6,7 @@ from rich.console import Console
 
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
-from fflbench.report import costs, leaks, render, tables
+from fflbench.report import costs, inferences, leaks, render, tables
 
 
 def show(records: Sequence[Record], console: Console) -> None:
@@ -32,15 +32,15 @@ def files(title: str, records: Sequence[Record], arrays: Callable[[Record], Arra
 
 
 def _pictures(records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> dict[str, bytes]:
-    from fflbench.report import grids, plots
+    from fflbench.report import figures, grids, plots
 
     with plots.plain_text():
         drawn = plots.scaling(records) if costs.exponents(records) else {}
-        return drawn | plots.decay(records) | grids.reconstructions(records, arrays)
+        return drawn | plots.decay(records) | figures.curves(records) | grids.reconstructions(records, arrays)
 
 
 def _sheets(records: Sequence[Record]) -> list[costs.Sheet]:
-    return leaks.sheets(records) + costs.sheets(records)
+    return leaks.sheets(records) + inferences.sheets(records) + costs.sheets(records)
 
 
 def _parted(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:

@@ -13,7 +13,7 @@ from fflbench.cost.network import Network, brea
 from fflbench.measures import readable_bytes
 from fflbench.records.record import Record
 
-KNOWN = ("runtime", "communication", "reconstruction", "partner")
+KNOWN = ("runtime", "communication", "reconstruction", "partner", "membership", "property")
 """Measures that have tables of their own."""
 
 FROM = 1_000_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
-from fflbench.report import grids, robust
+from fflbench.report import grids, inferences, robust
 from fflbench.report.panels import Board, Panel, plain, steady
 from fflbench.report.plots import both, decay, style, trusts
 from fflbench.report.statistics import Estimate, estimate
@@ -37,13 +37,23 @@ def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], 
             made |= _files(f"heatmap-{panel.name.removesuffix('-summary')}", _heatmap(panel))
         if panel.section == "overall":
             made |= _files(f"scatter-{panel.name.removeprefix('overall-')}", _scatter(panel))
-    made |= decay(records)
+    made |= decay(records) | curves(records)
     return made | grids.reconstructions(records, arrays)
+
+
+def curves(records: Sequence[Record]) -> dict[str, bytes]:
+    """ROC curves of every setting of membership and property inference."""
+    made: dict[str, bytes] = {}
+    for measure in inferences.MEASURES:
+        for title, of_setting in inferences.settings(records, measure).items():
+            name = f"roc-{measure}-{title.removesuffix(' rounds')}"
+            made |= _files(name, inferences.curves(f"{measure.capitalize()}, {title}", of_setting))
+    return made
 
 
 def section(name: str) -> str:
     """Where on the page a figure belongs."""
-    kinds = {"scatter": "overall", "grid": "privacy", "decay": "privacy"}
+    kinds = {"scatter": "overall", "grid": "privacy", "decay": "privacy", "roc": "privacy"}
     return kinds.get(name.partition("-")[0], "robustness")
 
 

@@ -38,6 +38,16 @@ SUCCESS = Column(
 )
 
 
+EPSILON = Column(
+    name="epsilon",
+    title="epsilon",
+    meaning="What differential privacy promises of the updates of whoever took part most often, by an accountant; the "
+    "largest over seeds. The smaller the better; above ten or so it promises little.",
+    digits=1,
+    higher_is_better=False,
+)
+
+
 @dataclass
 class Runs:
     """One defense under one attack and strategy: its record of every seed."""
@@ -207,6 +217,9 @@ def summary(task: Task) -> Panel:
             higher_is_better=False,
         )
     )
+    promised = {name: promises(_records(task, name)) for name in task.defenses}
+    if any(promised.values()):
+        columns.append(EPSILON)
     lines: dict[str, list[Cell]] = {name: [] for name in task.defenses}
     sets = [[task.clean], [task.clean], *([name] for name in open_attacks)]
     sets += [open_attacks] * bool(open_attacks) + [[name] for name in targeted] + [targeted] * (len(targeted) > 1)
@@ -221,6 +234,8 @@ def summary(task: Task) -> Panel:
             _mark(lines, place, sound, task.seeds, highest=bool(column.higher_is_better))
     for name, cells in lines.items():
         cells.append(_excluded(task, name))
+        if any(promised.values()):
+            cells.append(Cell(mean=max(promised[name])) if promised[name] else Cell(text="none"))
     return Panel(
         name=slug(f"{task.name}-summary"),
         title=f"{task.name}: all attacks",
@@ -285,6 +300,12 @@ def flags(records: Iterable[Record]) -> tuple[str, ...]:
         said: Any = record.facts.get("flags", [])
         told += [str(flag) for flag in said] if isinstance(said, list) else []
     return tuple(dict.fromkeys(told))
+
+
+def promises(records: Iterable[Record]) -> list[float]:
+    """The epsilons that a defense promised at the end of its runs, if any."""
+    told = [record.facts["guarantee"].get("epsilon") for record in records if "guarantee" in record.facts]
+    return [float(value) for value in told if isinstance(value, float | int)]
 
 
 # Places in a table
