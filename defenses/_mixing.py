@@ -66,6 +66,9 @@ class Mixing(Defense):
         """Whether a participant exchanges with another; `first` says whether it is the one who asks."""
         return True
 
+    def brought(self, rows: Matrix, who: Indices) -> Matrix:
+        return self._scale(rows.copy(), who)
+
     def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
         nobody = np.zeros(len(selected), bool)
         indifferent = nobody if sent.accepts_everyone is None else sent.accepts_everyone

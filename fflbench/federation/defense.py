@@ -18,7 +18,7 @@ from fflbench.federation.views import Sent, ServerView
 from fflbench.randomness import stream
 from fflbench.registry import Entry
 from fflbench.tolerance import bears, largest
-from fflbench.types import Indices, Vector
+from fflbench.types import Indices, Matrix, Vector
 
 Tolerated: TypeAlias = int | Literal["20%", "bound"]
 
@@ -86,6 +86,10 @@ class Defense:
         """Who takes part, in ascending order; the same for all defenses that leave this as it is."""
         rng = stream(self.setting.seed, "selection", round)
         return np.sort(rng.choice(self.setting.participants, self.setting.per_round, replace=False))
+
+    def brought(self, rows: Matrix, who: Indices) -> Matrix:
+        """What participants bring to an exchange, of what their training gave; a copy where that differs."""
+        return rows
 
     def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
         """Carry what was sent to the server."""

@@ -128,9 +128,9 @@ class Suspects:
 class Membership(Measure):
     """Play some rounds, then judge by the messages of the next who trained on what.
 
-    Members are examples of those behind an update. Others are examples that nobody trained on: what those hold who never
-    took part, or, where that is little, the test part as well. Rows that equal another one that somebody trained on are
-    left out, of both: of others alone, rare rows would be taken for non-members by whoever never saw an update.
+    Members are examples of those behind an update. Others are examples that nobody trained on: what those hold who
+    never took part, or, where that is little, the test part as well. Rows that equal another one that somebody trained
+    on are left out of both: left out of the others alone, they would tell members apart without any update.
     """
 
     attacked = Kind.PRIVACY_ATTACK
@@ -236,14 +236,13 @@ class Membership(Measure):
         """The round that is attacked, as the server sees it, and who exchanged with whom."""
         selected = federation.select()
         updates = federation.train(selected)
-        trained = dict(zip(selected.tolist(), updates.copy(), strict=True))
-        view = federation.transmit(selected, Sent(updates, updates))
-        partners: dict[int, int] = getattr(federation.defense, "partner", {})
+        sent = updates.copy()
+        view = federation.transmit(selected, Sent(sent, sent))
         linear = linear_layers(federation.model.model)
-        found = looks(self.target, view, selected.tolist(), partners, trained, linear)
+        found = looks(self.target, federation.defense, view, selected, updates, linear)
         if not found:
             raise ParameterError("nobody found a partner, so there is nothing to judge by")
-        return Seen(found, set(selected.tolist())), partners
+        return Seen(found, set(selected.tolist())), getattr(federation.defense, "partner", {})
 
     def _suspects(self, found: Sequence[Look], crowd: "Crowd", rng: np.random.Generator) -> list[Suspects]:
         """Whom to judge by each look; non-members are dealt, so that each comes as seldom as can be."""

@@ -148,8 +148,7 @@ class Reconstruction(Measure):
             view = defense.transmit(number, weights, selected, Sent(sent, sent))
             partners = getattr(defense, "partner", {})
             target = TARGETS[self.target]
-            trained_rows = dict(enumerate(group.updates))
-            for look in looks(self.target, view, selected.tolist(), partners, trained_rows, linear):
+            for look in looks(self.target, defense, view, selected, group.updates[selected], linear):
                 right = partners.get(look.people[0]) == look.people[1] if target.finds_pairs else None
                 mask = _right_mask(look, view, group) if right else None
                 found.append(Watched(number, look, right, mask))

@@ -14,7 +14,7 @@ from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.privacy.targets import Look, linear_layers, looks
 from fflbench.randomness import stream
 from fflbench.tasks import Task
-from fflbench.types import Indices, Vector
+from fflbench.types import Indices, Matrix, Vector
 
 Groups = Sequence[Sequence[Indices]]
 """For each round, and each who takes part in it, which examples that one holds."""
@@ -62,11 +62,9 @@ class Stage:
             raise ParameterError("nobody found a partner, so there is nothing to look at")
         return found
 
-    def _transmitted(self, rows: "Vector", sizes: Indices, number: int, seed: int) -> list[Look]:
+    def _transmitted(self, rows: Matrix, sizes: Indices, number: int, seed: int) -> list[Look]:
         defense, everybody = copy.deepcopy(self.defense), np.arange(len(rows))
         defense.begin(Setting(len(rows), len(rows), sizes, self.model.columns, seed))
         sent = rows.copy()
         view = defense.transmit(number, self.weights, everybody, Sent(sent, sent)).without_non_finite()
-        trained = dict(enumerate(rows))
-        partners = getattr(defense, "partner", {})
-        return looks(self.target, view, everybody.tolist(), partners, trained, linear_layers(self.model.model))
+        return looks(self.target, defense, view, everybody, rows, linear_layers(self.model.model))

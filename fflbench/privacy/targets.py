@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fflbench.federation import Columns, Defense, ServerView
 from fflbench.kernels import weighted_mean
 from fflbench.privacy.unmixing import unmix
-from fflbench.types import Vector
+from fflbench.types import Indices, Matrix, Vector
 
 if TYPE_CHECKING:
     from torch import nn
@@ -52,8 +52,10 @@ class Seen:
     """The weights of the model's linear layers; a model is public."""
     partners: Mapping[int, int] = field(default_factory=dict)
     """Who exchanged with whom: an oracle's, or a traitor's."""
-    trained: Mapping[int, Vector] = field(default_factory=dict)
+    brought: Mapping[int, Vector] = field(default_factory=dict)
     """What traitors had before any exchange."""
+    held: Mapping[int, int] = field(default_factory=dict)
+    """How many examples traitors hold."""
 
     def row(self, who: int) -> Vector:
         """What a pseudonym sent."""
@@ -164,15 +166,15 @@ def _colluding(seen: Seen) -> list[Look]:
     traitor, others = seen.people[0], tuple(seen.people[1:])
     sizes, mean = seen.view.sizes.astype(np.float64), seen.view.updates.astype(np.float64)
     total = (sizes[:, None] * mean).sum(0)
-    share = sizes.sum() / len(seen.people)
-    rest = (total - share * seen.trained[traitor]) / (sizes.sum() - share)
+    own = seen.held[traitor]
+    rest = (total - own * seen.brought[traitor]) / (sizes.sum() - own)
     return [Look((rest.astype(np.float32),), others)]
 
 
 def _exposed(seen: Seen, traitor: int, victim: int) -> Look:
     # Whatever the traitor sent that is not its own came from its partner, who has the traitor's in its place.
     sent = seen.row(traitor)
-    kept = sent.view(np.uint32) == np.ascontiguousarray(seen.trained[traitor]).view(np.uint32)
+    kept = sent.view(np.uint32) == np.ascontiguousarray(seen.brought[traitor]).view(np.uint32)
     return Look((np.where(kept, seen.row(victim), sent),), (victim,))
 
 
@@ -232,24 +234,26 @@ TARGETS = {
 
 
 def looks(
-    target: str,
-    view: ServerView,
-    people: Sequence[int],
-    partners: Mapping[int, int],
-    trained: Mapping[int, Vector],
-    linear: Sequence[str],
+    target: str, defense: Defense, view: ServerView, selected: Indices, updates: Matrix, linear: Sequence[str]
 ) -> list[Look]:
-    """Look in one of these ways, with what it says it must know, and nothing more."""
-    way = TARGETS[target]
-    traitors = {min(pair) for pair in partners.items()} or {people[0]}
-    seen = Seen(
-        view,
-        people,
-        linear,
-        partners if {PAIRS, TRAITOR} & set(way.knows) else {},
-        {who: trained[who] for who in traitors} if TRAITOR in way.knows else {},
+    """Look in one of these ways, with what it says it must know, and nothing more; updates are what training gave."""
+    way, people = TARGETS[target], selected.tolist()
+    partners: Mapping[int, int] = getattr(defense, "partner", {})
+    traitors = np.array(sorted({min(pair) for pair in partners.items()} or {people[0]}))
+    told: dict[int, Vector] = {}
+    if TRAITOR in way.knows:
+        rows = defense.brought(updates[np.searchsorted(selected, traitors)], traitors)
+        told = dict(zip(traitors.tolist(), rows, strict=True))
+    return way.look(
+        Seen(
+            view,
+            people,
+            linear,
+            partners if {PAIRS, TRAITOR} & set(way.knows) else {},
+            told,
+            {who: int(defense.setting.sizes[who]) for who in told},
+        )
     )
-    return way.look(seen)
 
 
 def linear_layers(model: "nn.Module") -> list[str]:

@@ -11,6 +11,7 @@ from fflbench.report import leaks
 from fflbench.report.costs import Sheet
 from fflbench.report.panels import Cell, Column, Mark, Panel, Row
 from fflbench.report.plots import style
+from fflbench.report.robust import BASELINE
 from fflbench.report.statistics import estimate, leaders
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 MEMBERSHIP, PROPERTY = "membership", "property"
 MEASURES = (MEMBERSHIP, PROPERTY)
-LEAST = 1e-3
+TICKS = (0.001, 0.01, 0.1, 1.0)
+LEAST = TICKS[0]
 """Where the axes of a curve begin."""
 
 
@@ -202,7 +204,8 @@ def _ways(records: Sequence[Record]) -> list[str]:
 
 
 def _defenses(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(record.labels["defense"] for record in records))
+    """In one order, whatever the records': without defense first."""
+    return sorted({record.labels["defense"] for record in records}, key=lambda name: (name != BASELINE, name))
 
 
 def _column(target: str, records: Sequence[Record], unit: str) -> Column:
@@ -286,7 +289,7 @@ def _rates(name: str, title: str, records: Sequence[Record], level: float) -> Pa
 
 def _control(name: str, title: str, records: Sequence[Record]) -> Panel:
     """Columns are attacks here: each has to show that it tells nothing where there is nothing."""
-    attacks = list(dict.fromkeys(record.labels["privacy-attack"] for record in records))
+    attacks = sorted({record.labels["privacy-attack"] for record in records})
     rows = []
     for defense in _defenses(records):
         found = leaks.rows(record for record in records if record.labels["defense"] == defense)
@@ -321,9 +324,9 @@ def curves(title: str, records: Sequence[Record]) -> "tuple[Figure, list[list[An
     lines = {row: _mean_curve(of_row) for row, of_row in rows.items()}
     for (attack, target, defense), line in lines.items():
         table += [[attack, defense, target, x, y, len(rows[attack, target, defense])] for x, y in line.items()]
-    attacks, defenses = (list(dict.fromkeys(row[place] for row in rows)) for place in (0, 2))
+    attacks, defenses = sorted({attack for attack, _, _ in rows}), _defenses(records)
     columns = min(3, len(attacks))
-    figure = Figure(figsize=(3.4 * columns + 2, 3.2 * -(-len(attacks) // columns) + 0.4), layout="constrained")
+    figure = Figure(figsize=(3.0 * columns + 2.2, 2.8 * -(-len(attacks) // columns) + 0.5), layout="constrained")
     axes = list(figure.subplots(-(-len(attacks) // columns), columns, sharex=True, sharey=True, squeeze=False).flat)
     for axis in axes[len(attacks) :]:
         axis.set_visible(False)
@@ -337,9 +340,10 @@ def curves(title: str, records: Sequence[Record]) -> "tuple[Figure, list[list[An
                 look = style(place) | {"marker": ""}
                 (drawn[defense],) = axis.loglog(list(lines[best]), list(lines[best].values()), **look)
         axis.set_title(attack, fontsize="medium")
-        axis.set_xlim(LEAST, 1)
-        axis.set_ylim(LEAST, 1)
-        axis.set_aspect("equal")
+        for set_ticks, limit in ((axis.set_xticks, axis.set_xlim), (axis.set_yticks, axis.set_ylim)):
+            set_ticks(TICKS, [f"{100 * tick:g}%" for tick in TICKS])
+            limit(LEAST, 1)
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     figure.supxlabel("false positives", fontsize="medium")

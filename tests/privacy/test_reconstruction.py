@@ -12,7 +12,7 @@ from fflbench.execution.cell import play
 from fflbench.federation import Columns, Sent
 from fflbench.federation.defense import Setting
 from fflbench.privacy.scoring import pixels, ssim
-from fflbench.privacy.targets import TARGETS, Seen, find_pairs
+from fflbench.privacy.targets import TARGETS, Seen, find_pairs, looks
 from fflbench.privacy.victims import value_range
 from fflbench.records.store import Store
 from fflbench.registry import Kind
@@ -31,7 +31,9 @@ def seen(name, **parameters):
     selected, sent = defense.select(0), updates.copy()
     view = defense.transmit(0, np.zeros(COLUMNS, np.float32), selected, Sent(sent, sent))
     partners = getattr(defense, "partner", {})
-    return Seen(view, selected.tolist(), [], partners, dict(enumerate(updates))), updates
+    return Seen(
+        view, selected.tolist(), [], partners, dict(enumerate(updates)), dict.fromkeys(range(PEOPLE), 3)
+    ), updates
 
 
 def test_without_a_defense_a_pseudonym_gives_its_update_away():
@@ -50,6 +52,20 @@ def test_mixing_hides_updates_but_keeps_the_sum_of_two_partners(mode):
     assert sorted(who for look in pairs for who in look.people) == list(range(PEOPLE))
     for look in pairs:
         np.testing.assert_allclose(look.updates[0], updates[list(look.people)].mean(0), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "mode"), [("ffl", "fast"), ("ffl", "full"), ("ideal-secagg", "")])
+def test_a_traitor_tells_all_of_its_partner_whatever_their_sizes(name, mode):
+    defense = registry.get(Kind.DEFENSE, name).create(**({"mode": mode} if mode else {}))
+    updates = np.random.default_rng(0).standard_normal((PEOPLE, COLUMNS), dtype=np.float32)
+    sizes = np.array([3, 5, 2, 7])
+    defense.begin(Setting(PEOPLE, PEOPLE, sizes, Columns.plain(COLUMNS), 0))
+    selected, sent = defense.select(0), updates.copy()
+    view = defense.transmit(0, np.zeros(COLUMNS, np.float32), selected, Sent(sent, sent))
+    for look in looks("colluding", defense, view, selected, updates, []):
+        rest = np.average(updates[list(look.people)], axis=0, weights=sizes[list(look.people)])
+        scale = sizes[look.people[0]] / sizes.mean() if defense.exchanges else 1.0
+        np.testing.assert_allclose(look.updates[0], scale * rest, rtol=1e-4, atol=1e-5)
 
 
 def linear_updates(people, batch, rows=10, columns=40, seed=0):
@@ -256,7 +272,7 @@ def test_a_target_is_handed_what_it_declares_and_nothing_more(target, monkeypatc
     assert play(cell, "own").status == "done"
     (round,) = seen
     assert bool(round.partners) == (target in ("pair-sum", "colluding"))
-    assert len(round.trained) == (2 if target == "colluding" else 0)
+    assert len(round.brought) == (2 if target == "colluding" else 0)
 
 
 def test_where_nobody_pairs_there_is_nothing_to_attack():

@@ -1,0 +1,103 @@
+"""Local differential privacy: what is sent, and what is promised, against the exact Gaussian mechanism."""
+
+import math
+
+import numpy as np
+import pytest
+from fflbench.defenses import ldp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from fflbench import registry
+from fflbench.errors import SuiteError
+from fflbench.federation import Columns, Sent
+from fflbench.federation.attack import Attack
+from fflbench.federation.defense import Setting
+from fflbench.federation.rounds import Federation
+from fflbench.registry import Kind
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+
+COLUMNS = 20_000
+
+
+def guarded(people=4, **parameters):
+    defense = registry.get(Kind.DEFENSE, "ldp").create(**parameters)
+    defense.begin(Setting(people, people, np.arange(1, people + 1), Columns.plain(COLUMNS), 0))
+    return defense
+
+
+def sent_through(defense, updates, round=0):
+    rows = updates.copy()
+    return defense.transmit(round, np.zeros(COLUMNS, np.float32), np.arange(len(rows)), Sent(rows, rows))
+
+
+def test_long_updates_are_cut_to_the_clip_and_short_ones_left():
+    updates = np.random.default_rng(0).normal(size=(4, COLUMNS)).astype(np.float32)
+    updates[0] *= 0.5 / np.linalg.norm(updates[0])
+    view = sent_through(guarded(clip=2.0, noise=0.0), updates)
+    np.testing.assert_allclose(view.updates[0], updates[0], rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(view.updates[1:], axis=1), 2.0, rtol=1e-5)
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(view.updates, updates, strict=True)]
+    np.testing.assert_allclose(cosines, 1.0, rtol=1e-5)
+
+
+def test_noise_has_the_deviation_it_is_accounted_with_and_never_repeats():
+    defense, nothing = guarded(clip=2.0, noise=1.5), np.zeros((4, COLUMNS), np.float32)
+    first, second = (sent_through(defense, nothing, round).updates for round in (0, 1))
+    np.testing.assert_allclose(first.std(1), 3.0, rtol=0.02)
+    rows = np.concatenate([first, second])
+    assert np.abs(np.corrcoef(rows) - np.eye(8)).max() < 0.05
+
+
+def exact_epsilon(noise, rounds, delta):
+    """Balle and Wang, Improving the Gaussian mechanism, ICML 2018: of one mechanism, which several compose to."""
+    moved = 2 / noise * math.sqrt(rounds)
+
+    def beyond(epsilon):
+        return (
+            math.exp(log_ndtr(moved / 2 - epsilon / moved))
+            - math.exp(epsilon + log_ndtr(-moved / 2 - epsilon / moved))
+            - delta
+        )
+
+    return brentq(beyond, 0, 2 * moved**2 + 100 * moved)
+
+
+@given(st.floats(0.5, 50), st.integers(1, 100), st.sampled_from([1e-6, 1e-5, 1e-3]))
+def test_epsilon_is_that_of_replacing_an_update_composed_over_rounds(noise, rounds, delta):
+    exact = exact_epsilon(noise, rounds, delta)
+    found = ldp.epsilon(noise, rounds, delta)
+    assert exact <= found * (1 + 1e-6)
+    assert found <= 1.25 * exact + 0.1
+
+
+def test_the_promise_is_to_whoever_took_part_most_often():
+    task = registry.get(Kind.TASK, "digits-mlp").create(rounds=6)
+    defense = registry.get(Kind.DEFENSE, "ldp").create(noise=2.0)
+    federation = Federation(task, Attack(share=0.0), defense, 0)
+    outcome = federation.run()
+    most = max(np.bincount(np.concatenate([defense.select(round) for round in range(6)])))
+    assert outcome.facts["guarantee"] == {"epsilon": ldp.epsilon(2.0, int(most), 1e-5), "delta": 1e-5, "rounds": most}
+    spent = [told["epsilon"] for told in outcome.history]
+    assert spent == sorted(spent)
+    again = Federation(task, Attack(share=0.0), registry.get(Kind.DEFENSE, "ldp").create(noise=2.0), 0)
+    again.restore(federation.state())
+    assert again.defense.guarantee() == defense.guarantee()
+
+
+def test_no_noise_promises_nothing():
+    defense = guarded(noise=0.0)
+    sent_through(defense, np.ones((4, COLUMNS), np.float32))
+    assert defense.guarantee()["epsilon"] is None
+
+
+def test_without_an_accountant_it_says_how_to_get_one(monkeypatch):
+    monkeypatch.setattr(ldp, "find_spec", lambda _: None)
+    suite = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": ["ldp"], "seeds": [0]}
+    with pytest.raises(SuiteError, match=r'pip install "fflbench\[dp\]"'):
+        plan(parse(suite, "test", "test"))
+    everybody = plan(parse({**suite, "defenses": ["*"]}, "test", "test"))
+    assert "ldp" not in {cell.labels["defense"] for cell in everybody}

@@ -1,0 +1,171 @@
+"""Tables and curves of membership and property inference."""
+
+from statistics import fmean
+
+import pytest
+from scipy.stats import binomtest
+
+from fflbench.errors import RecordError
+from fflbench.execution.cell import play
+from fflbench.records import shapes
+from fflbench.report import boards, contents, figures, inferences
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+
+SUITE = {
+    "tasks": ["digits-mlp"],
+    "attacks": ["loss-threshold", "loss-difference"],
+    "defenses": ["fedavg", "ffl"],
+    "seeds": [0, 1],
+    "overrides": {"rounds": 3},
+    "measure": {"use": "membership", "target": ["own", "pair-sum", "colluding"], "rounds_before": 1},
+    "also": [
+        {
+            "attacks": ["loss-difference"],
+            "defenses": ["ideal-secagg"],
+            "measure": {"use": "membership", "target": "aggregate", "rounds_before": 1},
+        },
+        {
+            "attacks": ["loss-threshold", "loss-difference"],
+            "measure": {"use": "membership", "control": True, "rounds_before": 1},
+        },
+        {
+            "attacks": ["property-inference"],
+            "attack": {"property-inference": {"shadows": 20, "trees": 5}},
+            "measure": {"use": "property", "groups": 2},
+        },
+        {"attacks": ["none"], "defenses": ["fedavg", "ffl", "ldp"]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def records():
+    return [play(cell, "test") for cell in plan(parse(SUITE, "test", "test"))]
+
+
+def panel(board, name):
+    return next(panel for panel in board.panels if panel.name == name)
+
+
+def cells(panel, label):
+    (row,) = (row for row in panel.rows if row.label == label)
+    return dict(zip((column.name for column in panel.columns), row.cells, strict=True))
+
+
+def of(records, **wanted):
+    def matches(record):
+        told = record.configuration.get("measure", {"name": "", "parameters": {}})
+        found = {"measure": told["name"], **told["parameters"], **record.labels, "measured": told["name"]}
+        found["attack"] = record.labels.get("privacy-attack")
+        return all(found.get(key) == value for key, value in wanted.items() if key != "measure") and (
+            "measure" not in wanted or told["name"] == wanted["measure"]
+        )
+
+    return [record for record in records if matches(record)]
+
+
+def test_every_cell_stands_in_a_table_of_the_run(records):
+    assert {record.status for record in records} == {"done"}
+    made = contents.files("test", records)
+    page = made["tables.md"].decode()
+    assert "Membership, digits-mlp: members against others, after 1 rounds" in page
+    assert "members against members, a control" in page
+    assert "Property, digits-mlp: whether 10 or 0% of 70 examples have the trait" in page
+    assert "2 epochs of batches of 16, sgd, rate 0.1, momentum 0.9" in page
+    assert any(name.startswith("roc-membership") and name.endswith(".svg") for name in made)
+
+
+def test_rates_of_all_seeds_together_have_an_exact_interval(records):
+    own = of(records, measure="membership", target="own", control=False, defense="fedavg", attack="loss-difference")
+    assert len(own) == 2
+    tried = sum(record.facts["members"] for record in own)
+    found = round(sum(record.metrics["tpr_at_fpr_0.01"] * record.facts["members"] for record in own))
+    wanted = binomtest(found, tried).proportion_ci(method="exact")
+    rate = inferences.pooled(own, 0.01)
+    assert (rate.share, rate.low, rate.high) == pytest.approx((found / tried, wanted.low, wanted.high))
+    assert inferences.pooled(own, 0.001) is None
+
+
+def test_the_strongest_attack_by_its_mean_stands_in_the_table(records):
+    board = boards.board("test", records)
+    found = cells(panel(board, "membership-1"), "ffl")
+    means = {
+        (attack, target): fmean(
+            record.metrics["auc"]
+            for record in of(records, measure="membership", target=target, control=False, defense="ffl", attack=attack)
+        )
+        for attack in ("loss-threshold", "loss-difference")
+        for target in ("own", "pair-sum", "colluding")
+    }
+    best = max(means, key=means.get)
+    assert found["worst"].mean == pytest.approx(means[best])
+    assert found["worst"].note == best[0]
+    assert found["own"].mean == pytest.approx(max(value for (_, target), value in means.items() if target == "own"))
+    assert cells(panel(board, "membership-1"), "ideal-secagg")["own"].mean is None
+
+
+def test_controls_stand_apart_a_column_an_attack(records):
+    control = panel(boards.board("test", records), "membership-2")
+    assert [column.name for column in control.columns] == ["loss-difference", "loss-threshold"]
+    assert "a control" in control.title
+
+
+def test_one_row_joins_accuracy_epsilon_and_membership(records):
+    overall = next(found for found in boards.board("test", records).panels if found.section == "overall")
+    names = [column.name for column in overall.columns]
+    assert names == ["clean", "clean_cost", "epsilon", "membership_alone", "membership_with_help"]
+    assert cells(overall, "ldp")["epsilon"].mean > 5
+    assert cells(overall, "fedavg")["epsilon"].text == "none"
+    alone = [
+        record.metrics["auc"]
+        for record in of(records, measure="membership", target="own", control=False, attack="loss-difference")
+        if record.labels["defense"] == "fedavg"
+    ]
+    assert cells(overall, "fedavg")["membership_alone"].mean >= fmean(alone)
+
+
+def test_a_failed_cell_is_told_and_spoils_its_place(records):
+    spoiled = of(records, measure="membership", target="own", control=False, defense="ffl", attack="loss-threshold")[0]
+    failed = spoiled.model_copy(update={"status": "failed", "error": "oops", "metrics": {}, "facts": {}, "history": []})
+    found = boards.board("test", [failed if record is spoiled else record for record in records])
+    assert cells(panel(found, "membership-1"), "ffl")["own"].text == "1 of 4 failed"
+    assert cells(panel(found, "membership-1"), "ffl")["worst"].mean is None
+    assert cells(panel(found, "membership-1"), "fedavg")["own"].mean is not None
+
+
+def test_a_curve_is_the_mean_over_seeds(records):
+    made = figures.curves(records)
+    name = next(name for name in made if "members-against-others" in name and name.endswith(".csv"))
+    lines = [line.split(",") for line in made[name].decode().splitlines()[1:]]
+    own = of(records, measure="membership", target="own", control=False, defense="ffl", attack="loss-difference")
+    wanted = {told["fpr"]: [] for told in own[0].history}
+    for record in own:
+        for told in record.history:
+            wanted[told["fpr"]].append(told["tpr"])
+    found = {
+        float(x): float(y)
+        for attack, defense, target, x, y, _ in lines
+        if [attack, defense, target] == ["loss-difference", "ffl", "own"]
+    }
+    assert found == pytest.approx({level: fmean(values) for level, values in wanted.items()})
+    assert figures.section(name) == "privacy"
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("metrics", {"auc": 2.0}),
+        ("metrics", {"auc": None}),
+        ("metrics", {"tpr_at_fpr_0.01": "most"}),
+        ("facts", {"members": 0}),
+        ("facts", {"training": None}),
+        ("history", [{"fpr": 0.1}]),
+    ],
+)
+def test_a_record_that_tables_cannot_use_is_refused(records, part, change):
+    record = of(records, measure="membership", target="own", control=False)[0]
+    shapes.check(record)
+    changed = change if isinstance(change, list) else {**getattr(record, part), **change}
+    with pytest.raises(RecordError):
+        shapes.check(record.model_copy(update={part: changed}))
