@@ -219,7 +219,8 @@ class Membership(Measure):
                 "updates": len(seen.looks),
                 "examples_each": float(np.mean(crowd.sizes)),
                 "training": (
-                    f"{task.local_epochs} epochs of batches of {task.batch_size}, {task.optimizer}, "
+                    f"{task.local_epochs} epoch{'s' * (task.local_epochs > 1)} of batches of {task.batch_size}, "
+                    f"{task.optimizer}, "
                     f"rate {task.learning_rate}" + (f", momentum {task.momentum}" if task.optimizer == "sgd" else "")
                 ),
                 "conversion": attack.conversion(task),

@@ -269,7 +269,7 @@ def _rates(name: str, title: str, records: Sequence[Record], level: float) -> Pa
     ]
     return Panel(
         name=name,
-        title=f"Members told for sure, {title}",
+        title=f"Members told with {100 * level:g}% of false alarms, {title}",
         section="privacy",
         columns=tuple(columns),
         rows=tuple(

@@ -53,16 +53,19 @@ def cells(panel, label):
     return dict(zip((column.name for column in panel.columns), row.cells, strict=True))
 
 
-def of(records, **wanted):
-    def matches(record):
-        told = record.configuration.get("measure", {"name": "", "parameters": {}})
-        found = {"measure": told["name"], **told["parameters"], **record.labels, "measured": told["name"]}
-        found["attack"] = record.labels.get("privacy-attack")
-        return all(found.get(key) == value for key, value in wanted.items() if key != "measure") and (
-            "measure" not in wanted or told["name"] == wanted["measure"]
+def of(records, target="own", *, defense="ffl", attack="loss-difference"):
+    """The cells of both seeds that judge members against others."""
+
+    def asked(record):
+        measure = record.configuration.get("measure", {"name": ""})
+        wanted = {"target": target, "control": False}
+        return (
+            measure["name"] == "membership"
+            and wanted.items() <= measure["parameters"].items()
+            and (record.labels["defense"], record.labels["privacy-attack"]) == (defense, attack)
         )
 
-    return [record for record in records if matches(record)]
+    return [record for record in records if asked(record)]
 
 
 def test_every_cell_stands_in_a_table_of_the_run(records):
@@ -77,7 +80,7 @@ def test_every_cell_stands_in_a_table_of_the_run(records):
 
 
 def test_rates_of_all_seeds_together_have_an_exact_interval(records):
-    own = of(records, measure="membership", target="own", control=False, defense="fedavg", attack="loss-difference")
+    own = of(records, defense="fedavg")
     assert len(own) == 2
     tried = sum(record.facts["members"] for record in own)
     found = round(sum(record.metrics["tpr_at_fpr_0.01"] * record.facts["members"] for record in own))
@@ -91,10 +94,7 @@ def test_the_strongest_attack_by_its_mean_stands_in_the_table(records):
     board = boards.board("test", records)
     found = cells(panel(board, "membership-1"), "ffl")
     means = {
-        (attack, target): fmean(
-            record.metrics["auc"]
-            for record in of(records, measure="membership", target=target, control=False, defense="ffl", attack=attack)
-        )
+        (attack, target): fmean(record.metrics["auc"] for record in of(records, target, attack=attack))
         for attack in ("loss-threshold", "loss-difference")
         for target in ("own", "pair-sum", "colluding")
     }
@@ -117,16 +117,12 @@ def test_one_row_joins_accuracy_epsilon_and_membership(records):
     assert names == ["clean", "clean_cost", "epsilon", "membership_alone", "membership_with_help"]
     assert cells(overall, "ldp")["epsilon"].mean > 5
     assert cells(overall, "fedavg")["epsilon"].text == "none"
-    alone = [
-        record.metrics["auc"]
-        for record in of(records, measure="membership", target="own", control=False, attack="loss-difference")
-        if record.labels["defense"] == "fedavg"
-    ]
+    alone = [record.metrics["auc"] for record in of(records, defense="fedavg")]
     assert cells(overall, "fedavg")["membership_alone"].mean >= fmean(alone)
 
 
 def test_a_failed_cell_is_told_and_spoils_its_place(records):
-    spoiled = of(records, measure="membership", target="own", control=False, defense="ffl", attack="loss-threshold")[0]
+    spoiled = of(records, attack="loss-threshold")[0]
     failed = spoiled.model_copy(update={"status": "failed", "error": "oops", "metrics": {}, "facts": {}, "history": []})
     found = boards.board("test", [failed if record is spoiled else record for record in records])
     assert cells(panel(found, "membership-1"), "ffl")["own"].text == "1 of 4 failed"
@@ -138,16 +134,13 @@ def test_a_curve_is_the_mean_over_seeds(records):
     made = figures.curves(records)
     name = next(name for name in made if "members-against-others" in name and name.endswith(".csv"))
     lines = [line.split(",") for line in made[name].decode().splitlines()[1:]]
-    own = of(records, measure="membership", target="own", control=False, defense="ffl", attack="loss-difference")
+    own = of(records)
     wanted = {told["fpr"]: [] for told in own[0].history}
     for record in own:
         for told in record.history:
             wanted[told["fpr"]].append(told["tpr"])
-    found = {
-        float(x): float(y)
-        for attack, defense, target, x, y, _ in lines
-        if [attack, defense, target] == ["loss-difference", "ffl", "own"]
-    }
+    chosen = ["loss-difference", "ffl", "own"]
+    found = {float(x): float(y) for *row, x, y, _ in lines if row == chosen}
     assert found == pytest.approx({level: fmean(values) for level, values in wanted.items()})
     assert figures.section(name) == "privacy"
 
@@ -164,7 +157,7 @@ def test_a_curve_is_the_mean_over_seeds(records):
     ],
 )
 def test_a_record_that_tables_cannot_use_is_refused(records, part, change):
-    record = of(records, measure="membership", target="own", control=False)[0]
+    record = of(records)[0]
     shapes.check(record)
     changed = change if isinstance(change, list) else {**getattr(record, part), **change}
     with pytest.raises(RecordError):
