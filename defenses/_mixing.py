@@ -50,6 +50,7 @@ class Mixing(Defense):
         return "" if self.mode == "full" else 'keys, pads and messages (set mode = "full")'
 
     def validate(self, per_round: int) -> None:
+        super().validate(per_round)
         if per_round < 2:
             raise ParameterError(f"mixing takes two: per_round = {per_round} leaves nobody to exchange with")
 

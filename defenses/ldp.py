@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Lt
 
 from fflbench.federation import Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
-from fflbench.kernels import row_norms, weighted_mean
+from fflbench.kernels import finite_rows, row_norms, weighted_mean
 from fflbench.randomness import stream
 from fflbench.registry import defense
 from fflbench.types import Indices, Matrix, Vector
@@ -62,10 +62,10 @@ class LDP(Defense):
         return {"epsilon": spent, "delta": self.delta, "rounds": rounds}
 
     def _noised(self, rows: Matrix, round: int, selected: Indices) -> Matrix:
-        """What each participant makes of its own row; one that is not finite is its sender's fault, and stays so."""
-        norms = row_norms(rows)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows *= np.minimum(1, self.clip / np.maximum(norms, np.finfo(np.float64).tiny))[:, None].astype(np.float32)
+        """What each participant makes of its own row; one that is not finite becomes noise alone, and unseen."""
+        rows[~finite_rows(rows)] = 0
+        norms = np.maximum(row_norms(rows), np.finfo(np.float64).tiny)
+        rows *= np.minimum(1, self.clip / norms)[:, None].astype(np.float32)
         for who, row in zip(selected, rows, strict=True):
             rng = stream(self.setting.seed, "privacy noise", round, int(who))
             row += np.float32(self.noise * self.clip) * rng.standard_normal(len(row), np.float32)
@@ -75,6 +75,8 @@ class LDP(Defense):
 @functools.cache
 def epsilon(noise: float, rounds: int, delta: float) -> float:
     """The epsilon of so many rounds, by Renyi differential privacy (Mironov, CSF 2017): an upper bound."""
+    if rounds == 0:
+        return 0.0
     from dp_accounting import GaussianDpEvent
     from dp_accounting.rdp import RdpAccountant
 

@@ -247,7 +247,10 @@ def attack_command(
         Path | None, typer.Option(help="The model's weights, safetensors, if what makes it does not load them.")
     ] = None,
     originals: Annotated[
-        Path | None, typer.Option(help='The truth, to score against: safetensors with "x", and "y" if known.')
+        Path | None,
+        typer.Option(
+            help='The truth, to score against: safetensors with "x", as the model takes it, and "y" if known.'
+        ),
     ] = None,
     learning_rate: Annotated[
         float | None,
@@ -260,7 +263,7 @@ def attack_command(
         list[str] | None, typer.Option("--set", help="The attack's parameters, as in steps=500; several times.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for pictures, tensors and scores.")] = Path("rebuilt"),
-    seed: Annotated[int, typer.Option(help="Of random starts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of random starts.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
     plugin: Plugins = None,
 ) -> None:

@@ -42,7 +42,7 @@ class LiRA(MembershipAttack):
         for sight in server.rehearse(groups, "shadows"):
             own = np.concatenate([groups[sight.group][who] for who in sight.look.people])
             for update in sight.look.updates:
-                sure.append(server.examine.confidences(server.before + update, suspects).cpu().numpy())
+                sure.append(server.examine.confidences(server.after(update), suspects).cpu().numpy())
                 inside.append(np.isin(suspects, own))
         self.suspects, self.sure = suspects, np.stack(sure)
         self.with_it, self.without = self._normal(np.stack(inside)), self._normal(~np.stack(inside))
@@ -50,7 +50,7 @@ class LiRA(MembershipAttack):
     def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
         import torch
 
-        seen = server.examine.confidences(server.before + update, suspects)
+        seen = server.examine.confidences(server.after(update), suspects)
         places = np.searchsorted(self.suspects, suspects)
         density = []
         for mean, deviation in (self.with_it, self.without):

@@ -19,7 +19,5 @@ class LossDifference(MembershipAttack):
     r"""Take examples for members on which the update made the model better: $\ell(x; w) - \ell(x; w + \Delta)$."""
 
     def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
-        before, after = (
-            server.examine.losses(weights, suspects) for weights in (server.before, server.before + update)
-        )
+        before, after = (server.examine.losses(weights, suspects) for weights in (server.before, server.after(update)))
         return before - after

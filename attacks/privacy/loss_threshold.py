@@ -15,4 +15,4 @@ class LossThreshold(MembershipAttack):
     r"""Take examples for members on which the model is good after the update: $-\ell(x; w + \Delta)$."""
 
     def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
-        return -server.examine.losses(server.before + update, suspects)
+        return -server.examine.losses(server.after(update), suspects)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from fflbench.errors import ParameterError
+from fflbench.privacy.crowd import alike
 from fflbench.privacy.membership import MembershipAttack, Server
 from fflbench.registry import privacy_attack
 from fflbench.tasks import Task
@@ -21,8 +22,9 @@ class WhiteBox(MembershipAttack):
     """Learn from participants it controls what members look like from inside: a classifier of all that models show.
 
     It sees loss and confidence before and after, the gradient's norm and alignment with the update layer by layer, what
-    the last layer is fed, the output and the class. Non-members to learn from are auxiliary data. A logistic regression
-    takes the place of the paper's network: with so few controlled participants it generalised better than any other.
+    the last layer is fed, the output and the class. Non-members to learn from are auxiliary data of the same
+    classes. A logistic regression takes the place of the paper's network: with so few controlled participants it
+    generalised better than any other.
     """
 
     repeats: Annotated[int, Ge(1), "times the controlled participants train"] = 4
@@ -42,18 +44,20 @@ class WhiteBox(MembershipAttack):
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        if not server.controlled:
-            raise ParameterError("white-box needs participants who sit out the round, but everybody takes part")
+        if len(server.controlled) < server.people:
+            told = f"{len(server.controlled)} do, and {server.people} take part"
+            raise ParameterError(f"white-box needs as many participants who sit out the round as take part: {told}")
+        y = server.examine.y.cpu().numpy()
         self.scale = server.examine.spread(server.before, server.auxiliary)
         groups = [server.controlled] * self.repeats
         features, truth = [], []
         for sight in server.rehearse(groups, "controlled", plain=self.plain):
-            members = server.single(np.concatenate([groups[sight.group][who] for who in sight.look.people]))
-            count = min(self.examples * len(sight.look.people), len(members), len(server.auxiliary))
-            chosen = [server.rng.choice(part, count, replace=False) for part in (members, server.auxiliary)]
+            members = np.concatenate([groups[sight.group][who] for who in sight.look.people])
+            members = server.rng.permutation(members[server.alone[members]])[: self.examples * len(sight.look.people)]
+            chosen = alike(y, members, server.auxiliary, server.rng)
             for update in sight.look.updates:
                 features.append(self._features(server, update, np.concatenate(chosen)))
-                truth.append(np.repeat([True, False], count))
+                truth.append(np.repeat([True, False], [len(part) for part in chosen]))
         self.classifier = make_pipeline(StandardScaler(), LogisticRegression(C=self.freedom, max_iter=1000))
         self.classifier.fit(np.concatenate(features), np.concatenate(truth))
 
@@ -66,7 +70,7 @@ class WhiteBox(MembershipAttack):
         import torch
         from torch.nn import functional as F
 
-        examine, after = server.examine, server.before + update
+        examine, after = server.examine, server.after(update)
         losses = [examine.losses(weights, which).double() for weights in (server.before, after)]
         sure = [examine.confidences(weights, which) for weights in (server.before, after)]
         parts = [

@@ -69,6 +69,8 @@ class Answer:
     x: Inputs
     originals: Inputs | None
     scores: Score | None
+    labelled: bool
+    """Whether the originals' classes are known."""
     seconds: float
 
 
@@ -79,6 +81,8 @@ def answer(request: Request) -> Answer:
         raise ParameterError(f"{request.attack} does not rebuild examples from a gradient; dlg, for one, does")
     if request.device != "cpu" and not (request.device.startswith("cuda") and torch.cuda.is_available()):
         raise ParameterError(f'device "{request.device}" is not here; use cpu')
+    if request.learning_rate is None and request.local_steps != 1:
+        raise ParameterError("--local-steps is for a change of the model, which needs its --learning-rate too")
     model = _model(request).to(request.device).eval()
     observed = _observed(request, model)
     originals = _originals(request, observed.count)
@@ -94,10 +98,10 @@ def answer(request: Request) -> Answer:
     low, high = observed.low.cpu().numpy(), observed.high.cpu().numpy()
     found = pixels(guess.x[0].cpu().numpy(), low, high)
     if originals is None:
-        return Answer(guess, shown(found), None, None, seconds)
+        return Answer(guess, shown(found), None, None, False, seconds)
     x, y = pixels(originals[0], low, high), originals[1]
     scores = score(x, y, found, guess.y[0].cpu().numpy())
-    return Answer(guess, scores.found, x, scores, seconds)
+    return Answer(guess, scores.found, x, scores, bool((y >= 0).all()), seconds)
 
 
 def write(found: Answer, request: Request, out: Path) -> list[str]:
@@ -108,15 +112,20 @@ def write(found: Answer, request: Request, out: Path) -> list[str]:
         "seconds": round(found.seconds, 3),
     }
     if found.scores:
-        told |= {name: getattr(found.scores, name) for name in ("mse", "psnr", "ssim", "label_accuracy")}
+        told |= {name: getattr(found.scores, name) for name in ("mse", "psnr", "ssim")}
+        if found.labelled:
+            told["label_accuracy"] = found.scores.label_accuracy
     files = {
         "rebuilt.safetensors": save({"x": found.guess.x[0].cpu().contiguous(), "y": found.guess.y[0].cpu()}),
         "result.json": (json.dumps(told, indent=1) + "\n").encode(),
     }
     if is_image(found.x) and found.x.shape[1] in (1, 3):
         files |= _pictures(found, request.attack)
-    for name, content in files.items():
-        write_whole(out / name, content)
+    try:
+        for name, content in files.items():
+            write_whole(out / name, content)
+    except OSError as error:
+        raise FflbenchError(f"--out {out} cannot be written: {error}") from error
     return sorted(files)
 
 
@@ -256,8 +265,8 @@ def _range(request: Request) -> tuple[Tensor, Tensor]:
     """The least and greatest input of each channel: 0 and 1 before they were normalised."""
     channels = request.shape[0] if len(request.shape) == 3 else math.prod(request.shape)
     mean, std = (_each(request, name, channels, default) for name, default in (("mean", 0.0), ("std", 1.0)))
-    if (std <= 0).any():
-        raise ParameterError("--std must be above 0")
+    if not (std > 0).all() or not (mean.isfinite() & std.isfinite()).all():
+        raise ParameterError("--mean takes numbers, and --std numbers above 0")
     shape = (channels, 1, 1) if len(request.shape) == 3 else request.shape
     return ((0 - mean) / std).view(shape), ((1 - mean) / std).view(shape)
 
@@ -278,7 +287,9 @@ def _originals(request: Request, count: int) -> tuple[Inputs, Labels] | None:
     x = found["x"].float()
     if tuple(x.shape) != (count, *request.shape):
         raise FflbenchError(f'--originals: "x" has shape {tuple(x.shape)}, not {(count, *request.shape)}')
-    # A class that no model has is never right.
+    if not x.isfinite().all():
+        raise FflbenchError('--originals: "x" holds values that are not finite')
+    # Classes that no model has stand for unknown ones.
     y = found.get("y", torch.full((count,), -1))
     if tuple(y.shape) != (count,):
         raise FflbenchError(f'--originals: "y" has shape {tuple(y.shape)}, not {(count,)}')

@@ -1,8 +1,6 @@
 """Whether a curious server can tell which examples somebody trained on, from what a defense lets it see."""
 
-import hashlib
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -11,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.data import Data, Examples
 from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent
 from fflbench.federation.attack import Attack
 from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
+from fflbench.privacy.crowd import Crowd, Dealer, dealt_anew, halves
 from fflbench.privacy.roc import GRID, LEVELS, NEEDED, Scores, by_chance, curve, exact_interval
 from fflbench.privacy.targets import TARGETS, Look, linear_layers, looks
 from fflbench.randomness import stream
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from fflbench.privacy.stage import Groups, Sight, Stage
 
 AUXILIARY, CONTROLLED = "auxiliary data", "controlled participants"
-SPARE = 3
-"""One in so many non-members is nobody's suspect: data like the victims', for attacks that declare it."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +42,20 @@ class Server:
     """The global model that everybody started from."""
     examine: "Examination"
     rng: np.random.Generator
+    size: int
+    """How many examples a participant holds, about."""
+    people: int
+    """How many take part in a round."""
+    alone: npt.NDArray[np.bool_]
+    """Which examples equal no other one that anybody trained on, as is true of all suspects."""
     declared: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def size(self) -> int:
-        """How many examples a participant holds, about."""
-        size: int = self.declared["size"]
-        return size
-
-    @property
-    def people(self) -> int:
-        """How many take part in a round."""
-        people: int = self.declared["people"]
-        return people
+    def after(self, update: Vector) -> Vector:
+        """The model that an update makes of the global one."""
+        weights = self.before + update
+        # Noise may make a running variance negative, and then a model says nothing.
+        self.examine.columns.clamp_variances(weights)
+        return weights
 
     @property
     def auxiliary(self) -> Indices:
@@ -66,18 +63,13 @@ class Server:
         examples: Indices = self._tell(AUXILIARY)
         return examples
 
-    def single(self, which: Indices) -> Indices:
-        """Of these, the examples that equal no other one that anybody trained on, as is true of all suspects."""
-        alone: npt.NDArray[np.bool_] = self.declared["single"]
-        return which[alone[which]]
-
     @property
     def controlled(self) -> list[Indices]:
         """The examples of participants who do the server's bidding and sit out this round."""
         examples: list[Indices] = self._tell(CONTROLLED)
         return examples
 
-    def rehearse(self, groups: "Groups", purpose: str, *, plain: bool = False) -> "list[Sight]":
+    def rehearse(self, groups: "Groups", purpose: str, *, plain: bool = False) -> "Iterator[Sight]":
         """Play rounds with people of one's own, from the same model behind the same defense, and look the same way.
 
         Plain: look at their updates one by one, as if there were no defense.
@@ -128,9 +120,9 @@ class Suspects:
 class Membership(Measure):
     """Play some rounds, then judge by the messages of the next who trained on what.
 
-    Members are examples of those behind an update. Others are examples that nobody trained on: what those hold who
-    never took part, or, where that is little, the test part as well. Rows that equal another one that somebody trained
-    on are left out of both: left out of the others alone, they would tell members apart without any update.
+    Members are examples of those behind an update; others are examples that nobody trained on, of the same classes. The
+    set is dealt anew into training and test part by the seed, and rows that equal another one are left out of both
+    sides, so that nothing but an update tells them apart.
     """
 
     attacked = Kind.PRIVACY_ATTACK
@@ -185,25 +177,25 @@ class Membership(Measure):
     ) -> Outcome:
         from fflbench.federation.rounds import Federation, one_thread
 
-        federation = Federation(task, Attack(share=0.0), defense, seed, device=device)
+        dealt, pool = dealt_anew(task, seed)
+        federation = Federation(dealt, Attack(share=0.0), defense, seed, device=device)
         with one_thread():
             took_part: set[int] = set()
             for number in range(self.rounds_before):
                 took_part |= _advance(federation)
                 tell(number + 1)
-            seen, partners = self._look(federation)
+            found, selected = self._look(federation)
             accuracy = federation.evaluation(federation.weights)["accuracy"]
-            crowd = Crowd.of(task, seed, took_part | seen.selected, seen.selected)
-            cases = self._suspects(seen.looks, crowd, stream(seed, "suspects"))
+            crowd = Crowd.of(dealt, pool, seed, took_part | selected, selected)
+            cases = self._suspects(found, crowd, stream(seed, "suspects"))
             start = time.perf_counter()
             scores = _judged(attack, cases, crowd, federation, self.target, seed, device)
             seconds = time.perf_counter() - start
         tell(self.steps())
         truth = np.concatenate([np.repeat([True, False], [len(each.members), len(each.others)]) for each in cases])
-        found = TARGETS[self.target].finds_pairs
-        right = [partners.get(look.people[0]) == look.people[1] for look in seen.looks] if found else []
+        way, partners = TARGETS[self.target], getattr(defense, "partner", {})
+        right = [partners.get(look.people[0]) == look.people[1] for look in found] if way.finds_pairs else []
         distinct = len(np.unique(np.concatenate([each.others for each in cases])))
-        way = TARGETS[self.target]
         return Outcome(
             metrics={
                 **rates(scores, truth, distinct),
@@ -216,7 +208,8 @@ class Membership(Measure):
                 "non_members": int((~truth).sum()),
                 "distinct_non_members": distinct,
                 "left_out_as_equal": crowd.equal,
-                "updates": len(seen.looks),
+                "not_finite": float(np.mean(~np.isfinite(scores))),
+                "updates": len(found),
                 "examples_each": float(np.mean(crowd.sizes)),
                 "training": (
                     f"{task.local_epochs} epoch{'s' * (task.local_epochs > 1)} of batches of {task.batch_size}, "
@@ -233,112 +226,27 @@ class Membership(Measure):
             seconds={"attack": seconds},
         )
 
-    def _look(self, federation: "Federation") -> "tuple[Seen, dict[int, int]]":
-        """The round that is attacked, as the server sees it, and who exchanged with whom."""
+    def _look(self, federation: "Federation") -> tuple[list[Look], set[int]]:
+        """The round that is attacked, as the server sees it, and who took part."""
         selected = federation.select()
         updates = federation.train(selected)
         sent = updates.copy()
         view = federation.transmit(selected, Sent(sent, sent))
         linear = linear_layers(federation.model.model)
-        found = looks(self.target, federation.defense, view, selected, updates, linear)
-        if not found:
-            raise ParameterError("nobody found a partner, so there is nothing to judge by")
-        return Seen(found, set(selected.tolist())), getattr(federation.defense, "partner", {})
+        return looks(self.target, federation.defense, view, selected, updates, linear), set(selected.tolist())
 
-    def _suspects(self, found: Sequence[Look], crowd: "Crowd", rng: np.random.Generator) -> list[Suspects]:
-        """Whom to judge by each look; non-members are dealt, so that each comes as seldom as can be."""
-        cases, dealt = [], _dealer(rng.permutation(crowd.strangers))
+    def _suspects(self, found: Sequence[Look], crowd: Crowd, rng: np.random.Generator) -> list[Suspects]:
+        """Whom to judge by each look."""
+        cases, dealer = [], Dealer(crowd.strangers, crowd.pool.y, rng)
         for look in found:
             members = [rng.permutation(crowd.single(crowd.held[who]))[: self.members] for who in look.people]
             if self.control:
-                halves = [np.array_split(own, 2) for own in members]
-                cases.append(Suspects(look, *(np.concatenate(half) for half in zip(*halves, strict=True))))
-                continue
-            wanted = min(self.others * len(look.people), len(crowd.strangers))
-            others = np.array([next(dealt) for _ in range(wanted)])
-            cases.append(Suspects(look, np.concatenate(members), others))
+                cases.append(Suspects(look, *halves(members)))
+            else:
+                cases.append(Suspects(look, *dealer.deal(np.concatenate(members), self.others * len(look.people))))
+        if not any(len(case.members) and len(case.others) for case in cases):
+            raise ParameterError("there are no members, or no others of their classes, to judge")
         return cases
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the server makes of a round, and who took part."""
-
-    looks: list[Look]
-    selected: set[int]
-
-
-@dataclass(frozen=True)
-class Crowd:
-    """Who holds what, and which examples nobody trained on; the test part's stand behind the training part's."""
-
-    data: Data
-    held: list[Indices]
-    sizes: list[int]
-    controlled: list[Indices]
-    strangers: Indices
-    auxiliary: Indices
-    copied: npt.NDArray[np.bool_]
-    """Which examples equal another one that somebody trained on."""
-    equal: int
-    """Non-members that were left out for that."""
-
-    def single(self, which: Indices) -> Indices:
-        """Of these, those that equal no other one that somebody trained on."""
-        return which[~self.copied[which]]
-
-    @classmethod
-    def of(cls, task: Task, seed: int, trained: set[int], selected: set[int]) -> "Crowd":
-        """Sort everybody's examples by what the model has seen of them."""
-        data, rng = task.data(), stream(seed, "crowd")
-        held = task.divide(data.train.y, seed)
-        resting = rng.permutation([who for who in range(task.participants) if who not in selected])
-        controlled = sorted(int(who) for who in resting[: len(selected)])
-        idle = set(range(task.participants)) - trained - set(controlled)
-        touched = np.concatenate([held[who] for who in range(task.participants) if who not in idle])
-        candidates = np.concatenate([np.empty(0, np.int64), *(held[who] for who in sorted(idle))])
-        if len(candidates) < len(data.test):
-            # Of sets whose test part is no random part of the whole it would be told apart by that alone.
-            candidates = np.concatenate([candidates, len(data.train) + np.arange(len(data.test))])
-        copied = np.zeros(len(data.train) + len(data.test), bool)
-        known = Counter(_digests(_rows(data, touched)))
-        for which, others in ((touched, 1), (candidates, 0)):
-            copied[which] = [known[digest] > others for digest in _digests(_rows(data, which))]
-        order = rng.permutation(candidates[~copied[candidates]])
-        spare = len(order) // SPARE
-        if spare == 0:
-            raise ParameterError("every example was trained on, so there are no non-members")
-        return cls(
-            data=data,
-            held=held,
-            sizes=[len(held[who]) for who in sorted(selected)],
-            controlled=[held[who] for who in controlled],
-            strangers=order[spare:],
-            auxiliary=order[:spare],
-            copied=copied,
-            equal=int(copied[candidates].sum()),
-        )
-
-
-def _rows(data: Data, which: Indices) -> Examples:
-    """Examples by their numbers over both parts."""
-    train, test = data.train, data.test
-    first = which < len(train)
-    x = np.empty((len(which), *train.x.shape[1:]), train.x.dtype)
-    y = np.empty(len(which), train.y.dtype)
-    x[first], y[first] = train.x[which[first]], train.y[which[first]]
-    x[~first], y[~first] = test.x[which[~first] - len(train)], test.y[which[~first] - len(train)]
-    return Examples(x, y)
-
-
-def _digests(examples: Examples) -> Iterator[bytes]:
-    for x, y in zip(examples.x, examples.y, strict=True):
-        yield hashlib.blake2b(x.tobytes() + int(y).to_bytes(8), digest_size=16).digest()
-
-
-def _dealer(order: Indices) -> Iterator[int]:
-    while True:
-        yield from order
 
 
 def _advance(federation: "Federation") -> set[int]:
@@ -370,23 +278,27 @@ def _judged(
     needed = [suspects, *(crowd.controlled if CONTROLLED in attack.knows else [])]
     needed += [crowd.auxiliary] if AUXILIARY in attack.knows else []
     numbers = rng.permutation(np.unique(np.concatenate(needed)))
-    place = np.empty(len(crowd.data.train) + len(crowd.data.test), np.int64)
+    place = np.empty(len(crowd.pool), np.int64)
     place[numbers] = np.arange(len(numbers))
-    pool = _rows(crowd.data, numbers)
-    x, y = torch.from_numpy(pool.x).to(device), torch.from_numpy(pool.y).to(device)
+    x, y = (torch.from_numpy(part[numbers]).to(device) for part in (crowd.pool.x, crowd.pool.y))
     task, model, weights = federation.task, federation.model, federation.weights
-    declared: dict[str, Any] = {
-        "size": round(float(np.mean(crowd.sizes))),
-        "people": len(crowd.sizes),
-        "single": ~crowd.copied[numbers],
-    }
+    declared: dict[str, Any] = {}
     if AUXILIARY in attack.knows:
         declared[AUXILIARY] = np.sort(place[crowd.auxiliary])
     if CONTROLLED in attack.knows:
         declared[CONTROLLED] = [np.sort(place[held]) for held in crowd.controlled]
     if {AUXILIARY, CONTROLLED} & set(attack.knows):
         declared["stage"] = Stage(task, model, weights, x, y, federation.defense, target, seed)
-    server = Server(task, weights, Examination(task, model, x, y), stream(seed, "judge"), declared)
+    server = Server(
+        task,
+        weights,
+        Examination(task, model, x, y),
+        stream(seed, "judge"),
+        size=round(float(np.mean(crowd.sizes))),
+        people=len(crowd.sizes),
+        alone=~crowd.copied[numbers],
+        declared=declared,
+    )
     attack.prepare(server, np.unique(place[suspects]))
     scores = []
     for each in cases:
@@ -397,7 +309,10 @@ def _judged(
         told = np.empty(len(asked))
         told[mixed] = np.max([score.double().cpu().numpy() for score in judged], axis=0)
         scores.append(told)
-    return np.concatenate(scores)
+    found = np.concatenate(scores)
+    if not np.isfinite(found).any():
+        raise ParameterError("no example got a score that is a number: the model is useless, or the attack is")
+    return found
 
 
 def training_seconds(task: Task, examples: float) -> float:
@@ -408,10 +323,9 @@ def training_seconds(task: Task, examples: float) -> float:
 def rates(scores: Scores, truth: npt.NDArray[np.bool_], distinct: int) -> dict[str, float | None]:
     """The area under the curve and the left end of it, with exact intervals, where there are non-members enough."""
     found = curve(scores, truth)
-    told: dict[str, float | None] = {"auc": found.area, "auc_by_chance": by_chance(found.members, found.others)}
+    told: dict[str, float | None] = {"auc": found.area, "auc_by_chance": by_chance(found.members, distinct)}
     for level in LEVELS:
-        enough = distinct >= NEEDED[level]
-        rate = found.at(level) if enough else None
+        rate = found.at(level, distinct) if distinct >= NEEDED[level] else None
         low, high = exact_interval(round(rate * found.members), found.members) if rate is not None else (None, None)
         told |= {f"tpr_at_fpr_{level}": rate, f"tpr_at_fpr_{level}_low": low, f"tpr_at_fpr_{level}_high": high}
     return told
@@ -420,4 +334,4 @@ def rates(scores: Scores, truth: npt.NDArray[np.bool_], distinct: int) -> dict[s
 def points(scores: Scores, truth: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
     """The curve, as far as there are non-members to draw it."""
     found = curve(scores, truth)
-    return [{"fpr": level, "tpr": found.at(level)} for level in GRID if level * found.others >= 1]
+    return [{"fpr": level, "tpr": found.drawn(level)} for level in GRID if level * found.others >= 1]

@@ -1,7 +1,7 @@
-"""Whether a curious server can tell what is true of somebody's data as a whole, though no label says it."""
+"""Whether a curious server can tell what is true of somebody's data as a whole."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -40,7 +40,7 @@ class Informed:
     stage: "Stage"
     make: "Make"
 
-    def rehearse(self, having: Having, *, plain: bool = False) -> "list[Sight]":
+    def rehearse(self, having: Having, *, plain: bool = False) -> "Iterator[Sight]":
         """Play rounds with made-up people, with the property or without, behind the same defense; look the same way.
 
         Plain: look at their updates one by one, as if there were no defense.
@@ -77,8 +77,9 @@ class PropertyAttack:
 class Property(Measure):
     """Let people with and without a property train, and judge each of them by the round's messages.
 
-    The property is the task's: that one class is there, or that women are many. The training part is cut in three: for
-    the global model, for the victims, and for the server. Where an update is several people's, each is judged by it.
+    The property is the task's: that many examples have a trait, by default to be of one class. The training part is cut
+    in three: for the global model, for the victims, and for the server. Where an update is several people's, each is
+    judged by it.
     """
 
     attacked = Kind.PRIVACY_ATTACK
@@ -150,7 +151,7 @@ class Property(Measure):
             # One of each at least, or there is nothing to tell apart.
             having[0][:2] = [True, False]
             make = self._maker(task, data, theirs)
-            sights = stage.play([[make(has, rng) for has in group] for group in having], "victims")
+            sights = list(stage.play([[make(has, rng) for has in group] for group in having], "victims"))
             tell(1)
             start = time.perf_counter()
             parameters = model.columns.parameters
@@ -194,7 +195,7 @@ class Property(Measure):
         truth: npt.NDArray[np.bool_],
         seconds: float,
     ) -> Outcome:
-        way, told = TARGETS[self.target], rates(scores, truth, distinct=0)
+        way, told = TARGETS[self.target], rates(scores, truth, distinct=int((~truth).sum()))
         return Outcome(
             metrics={name: told[name] for name in self.metrics},
             history=points(scores, truth),

@@ -34,10 +34,19 @@ class Curve:
         """The chance that a random member scores higher than a random other; ties count half."""
         return float(np.trapezoid(self.true_positives, self.false_positives))
 
-    def at(self, level: float) -> float:
-        """The most members found with no more than that share of false positives."""
-        allowed = np.searchsorted(self.false_positives, level * (1 + 1e-9), side="right") - 1
+    def drawn(self, level: float) -> float:
+        """The most members found with no more than that share of false positives among these others."""
+        allowed = np.searchsorted(self.false_positives, level + 1e-12, side="right") - 1
         return float(self.true_positives[allowed])
+
+    def at(self, level: float, distinct: int) -> float:
+        """The members found at a threshold that more others of their kind would pass at that rate, on average.
+
+        Just below the k-th highest of n others lie k/(n + 1) of all others, so k - 1 of them may be above it. Where
+        others come several times, they count once.
+        """
+        above = int(level * (distinct + 1) + 1e-9) - 1
+        return self.drawn(above / distinct) if above >= 0 else 0.0
 
 
 def curve(scores: Scores, members: Truth) -> Curve:

@@ -1,13 +1,12 @@
 """Rounds played for a look: people train on given examples, a defense transmits, and the server looks its way."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
-from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent
 from fflbench.federation.defense import Setting
 from fflbench.federation.training import FlatModel, Holdings, engine
@@ -42,25 +41,18 @@ class Stage:
     target: str
     seed: int
 
-    def play(self, groups: Groups, purpose: str, *, plain: bool = False) -> list[Sight]:
+    def play(self, groups: Groups, purpose: str, *, plain: bool = False) -> Iterator[Sight]:
         """What the server sees of rounds in which these people take part; plain: without the defense, one by one."""
-        people = [held for group in groups for held in group]
         seed = int(stream(self.seed, "stage", purpose).integers(2**63))
-        training = engine(self.model, Holdings(self.x, self.y, people, seed, self.task))
-        updates = training.train(self.weights, np.arange(len(people)), 0)
-        self.model.load(self.weights)
-        found, first = [], 0
         for number, group in enumerate(groups):
-            rows = updates[first : first + len(group)]
-            first += len(group)
+            training = engine(self.model, Holdings(self.x, self.y, group, seed, self.task))
+            rows = training.train(self.weights, np.arange(len(group)), number)
+            self.model.load(self.weights)
             if plain:
-                found += [Sight(number, Look((row,), (who,))) for who, row in enumerate(rows)]
+                found = [Look((row,), (who,)) for who, row in enumerate(rows)]
             else:
-                sizes = np.array([len(held) for held in group])
-                found += [Sight(number, look) for look in self._transmitted(rows, sizes, number, seed)]
-        if not found:
-            raise ParameterError("nobody found a partner, so there is nothing to look at")
-        return found
+                found = self._transmitted(rows, np.array([len(held) for held in group]), number, seed)
+            yield from (Sight(number, look) for look in found)
 
     def _transmitted(self, rows: Matrix, sizes: Indices, number: int, seed: int) -> list[Look]:
         defense, everybody = copy.deepcopy(self.defense), np.arange(len(rows))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.errors import ParameterError
 from fflbench.federation import Columns, Defense, ServerView
 from fflbench.kernels import weighted_mean
 from fflbench.privacy.unmixing import unmix
@@ -64,8 +65,9 @@ class Seen:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Who exchanged with whom, each pair once."""
-        return sorted({(min(pair), max(pair)) for pair in self.partners.items()})
+        """Who exchanged with whom, each pair once, where both submissions are there."""
+        here = set(self.view.participants.tolist())
+        return sorted({(min(pair), max(pair)) for pair in self.partners.items() if here.issuperset(pair)})
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,9 @@ def _exposed(seen: Seen, traitor: int, victim: int) -> Look:
 
 
 def _aggregate(seen: Seen) -> list[Look]:
-    return [Look((weighted_mean(seen.view.updates, seen.view.sizes),), tuple(seen.people))]
+    # Nobody's name stands on an average that hides its senders: then it is everybody's.
+    here = [who for who in seen.view.participants.tolist() if who in seen.people] or seen.people
+    return [Look((weighted_mean(seen.view.updates, seen.view.sizes),), tuple(here))]
 
 
 def _exchanges(defense: Defense) -> bool:
@@ -237,6 +241,9 @@ def looks(
     target: str, defense: Defense, view: ServerView, selected: Indices, updates: Matrix, linear: Sequence[str]
 ) -> list[Look]:
     """Look in one of these ways, with what it says it must know, and nothing more; updates are what training gave."""
+    if not len(view.updates):
+        why = "nobody found a partner" if defense.exchanges and not len(view.dropped) else "no update was finite"
+        raise ParameterError(f"{why}, so there is nothing to attack")
     way, people = TARGETS[target], selected.tolist()
     partners: Mapping[int, int] = getattr(defense, "partner", {})
     traitors = np.array(sorted({min(pair) for pair in partners.items()} or {people[0]}))
@@ -244,7 +251,7 @@ def looks(
     if TRAITOR in way.knows:
         rows = defense.brought(updates[np.searchsorted(selected, traitors)], traitors)
         told = dict(zip(traitors.tolist(), rows, strict=True))
-    return way.look(
+    found = way.look(
         Seen(
             view,
             people,
@@ -254,6 +261,9 @@ def looks(
             {who: int(defense.setting.sizes[who]) for who in told},
         )
     )
+    if not found:
+        raise ParameterError("nobody found a partner, so there is nothing to attack")
+    return found
 
 
 def linear_layers(model: "nn.Module") -> list[str]:

@@ -13,6 +13,7 @@ LARGEST = 1e30
 LONGEST = 120
 
 Number = Annotated[int | float, Ge(-LARGEST), Le(LARGEST)]
+Count = Annotated[int, Ge(0), Le(10**12)]
 Share = Annotated[int | float, Ge(0), Le(1)]
 Name = Annotated[str, Field(pattern=r"^\d+$", max_length=9)]
 
@@ -112,20 +113,25 @@ class _Partner(_Shape):
 
 class _Membership(_Shape):
     target: str
-    rounds_before: int
+    rounds_before: Count
+    members: Count
+    others: Count
     control: bool
 
 
 class _Property(_Shape):
     target: str
-    examples: int
+    groups: Count
+    people: Count
+    model_epochs: Count
+    examples: Count
     share_with: Share
     share_without: Share
 
 
 class _JudgedFacts(_Shape):
-    members: int = Field(gt=0)
-    non_members: int = Field(gt=0)
+    members: Count = Field(gt=0)
+    non_members: Count = Field(gt=0)
     adaptive: bool | None
     target: str
     knows: list[str]

@@ -172,11 +172,12 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
                 columns.append(_overall_leak(name, shown, who, done))
                 for label, cells in lines.items():
                     cells.append(private.leakage(rebuilt, label, ways).cell())
+        helped = inferences.helped(judged)
         for name, shown, who, is_alone in (
             ("membership_alone", "membership, auc", "a server, with people and data of its own,", True),
             ("membership_with_help", "membership with help, auc", "a server with an oracle or a traitor", False),
         ):
-            of_kind = [record for record in judged if inferences.alone(record) == is_alone]
+            of_kind = [record for record in judged if (inferences.target_of(record) not in helped) == is_alone]
             if of_kind:
                 columns.append(_overall_membership(name, shown, who))
                 for label, cells in lines.items():

@@ -46,7 +46,7 @@ def curves(records: Sequence[Record]) -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     for measure in inferences.MEASURES:
         for title, of_setting in inferences.settings(records, measure).items():
-            name = f"roc-{measure}-{title.removesuffix(' rounds')}"
+            name = f"roc-{measure}-{title}"
             made |= _files(name, inferences.curves(f"{measure.capitalize()}, {title}", of_setting))
     return made
 

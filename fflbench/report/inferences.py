@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MEMBERSHIP, PROPERTY = "membership", "property"
 MEASURES = (MEMBERSHIP, PROPERTY)
+LEFT_OUT = {MEMBERSHIP: ("members", "others"), PROPERTY: ("groups", "people", "model_epochs")}
+"""What titles do not tell."""
 TICKS = (0.001, 0.01, 0.1, 1.0)
 LEAST = TICKS[0]
 """Where the axes of a curve begin."""
@@ -29,21 +31,29 @@ LEAST = TICKS[0]
 
 def settings(records: Iterable[Record], measure: str, *, failed: bool = False) -> dict[str, list[Record]]:
     """Records by what they have in common but attack, target, defense and seed, under a title."""
+    judged = [
+        record
+        for record in records
+        if record.configuration.get("measure", {}).get("name") == measure and (failed or record.status == "done")
+    ]
     found: dict[str, list[Record]] = {}
-    for record in records:
-        told = record.configuration.get("measure", {"name": ""})
-        if told["name"] == measure and (failed or record.status == "done"):
-            found.setdefault(_title(record, told["parameters"]), []).append(record)
+    for record in judged:
+        set_ = leaks.told(record)
+        # What a title leaves out is told where it varies within a task.
+        alike = [leaks.told(other) for other in judged if other.labels["task"] == record.labels["task"]]
+        varied = [name for name in LEFT_OUT[measure] if len({other.get(name) for other in alike}) > 1]
+        title = _title(record, set_) + "".join(f", {name} = {set_.get(name)}" for name in varied)
+        found.setdefault(title, []).append(record)
     return found
 
 
 def _title(record: Record, set_: Mapping[str, Any]) -> str:
     task = record.labels["task"]
     if record.configuration["measure"]["name"] == PROPERTY:
-        shares = f"{100 * set_['share_with']:.0f} or {100 * set_['share_without']:.0f}% of {set_['examples']} examples"
+        shares = f"{100 * set_['share_with']:g} or {100 * set_['share_without']:g}% of {set_['examples']} examples"
         return f"{task}: whether {shares} have the trait"
     what = "members against members, a control" if set_["control"] else "members against others"
-    return f"{task}: {what}, after {set_['rounds_before']} rounds"
+    return f"{task}: {what}, round {set_['rounds_before'] + 1}"
 
 
 def is_control(record: Record) -> bool:
@@ -179,9 +189,9 @@ def target_of(record: Record) -> str:
     return str(leaks.told(record)["target"])
 
 
-def alone(record: Record) -> bool:
-    """Whether the server needs neither an oracle nor a traitor; data and participants of its own are its own."""
-    return not record.facts.get("caution")
+def helped(records: Iterable[Record]) -> set[str]:
+    """The ways of looking for which a server needs an oracle or a traitor; failed records do not say."""
+    return {target_of(record) for record in records if record.facts.get("caution")}
 
 
 def panels(records: Sequence[Record]) -> Iterable[Panel]:
@@ -282,7 +292,7 @@ def _rates(name: str, title: str, records: Sequence[Record], level: float) -> Pa
         notes=(
             f"Members whom the attack finds while it takes {100 * level:g}% of the others for members, so "
             f"{100 * level:g}% is chance: the attack that finds most, over all seeds, with the exact binomial interval "
-            "of 95%.",
+            "of 95% at the threshold that was found. Of several that tell nothing, one finds a little more.",
         ),
     )
 

@@ -304,7 +304,7 @@ def flags(records: Iterable[Record]) -> tuple[str, ...]:
 
 def promises(records: Iterable[Record]) -> list[float]:
     """The epsilons that a defense promised at the end of its runs, if any."""
-    told = [record.facts["guarantee"].get("epsilon") for record in records if "guarantee" in record.facts]
+    told = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
     return [float(value) for value in told if isinstance(value, float | int)]
 
 

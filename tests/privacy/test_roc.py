@@ -36,7 +36,7 @@ def test_true_positives_are_the_most_that_a_threshold_allows(told, level):
     for threshold in scores:
         if np.mean(scores[~members] >= threshold) <= level:
             rates.append(np.mean(scores[members] >= threshold))
-    assert curve(scores, members).at(level) == pytest.approx(max(rates))
+    assert curve(scores, members).drawn(level) == pytest.approx(max(rates))
 
 
 def test_what_is_no_number_says_nothing():
@@ -49,6 +49,24 @@ def test_intervals_are_exact(tried, data):
     found = data.draw(st.integers(0, tried))
     wanted = binomtest(found, tried).proportion_ci(0.95, "exact")
     assert exact_interval(found, tried) == pytest.approx((wanted.low, wanted.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("others", [100, 240, 1000])
+def test_by_chance_no_more_members_are_told_than_the_level_says(others):
+    rng = np.random.default_rng(0)
+    members = np.arange(500 + others) < 500
+    rates = [curve(rng.normal(size=len(members)), members).at(0.01, others) for _ in range(1000)]
+    assert 0.007 < np.mean(rates) < 0.0105
+
+
+def test_others_who_come_several_times_count_once():
+    rng = np.random.default_rng(0)
+    members = np.arange(1500) < 500
+    rates = []
+    for _ in range(1000):
+        other = np.repeat(rng.normal(size=250), 4)
+        rates.append(curve(np.concatenate([rng.normal(size=500), other]), members).at(0.01, 250))
+    assert 0.006 < np.mean(rates) < 0.0105
 
 
 def test_scores_that_tell_nothing_stay_within_what_chance_allows():
