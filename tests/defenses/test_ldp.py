@@ -52,6 +52,14 @@ def test_noise_has_the_deviation_it_is_accounted_with_and_never_repeats():
     assert np.abs(np.corrcoef(rows) - np.eye(8)).max() < 0.05
 
 
+def test_a_row_that_is_no_number_is_sent_as_noise_like_any_other():
+    updates = np.ones((4, COLUMNS), np.float32)
+    updates[1, 7] = np.nan
+    view = sent_through(guarded(clip=1.0, noise=1.0), updates)
+    assert np.isfinite(view.updates).all()
+    assert view.updates[1].std() == pytest.approx(1.0, rel=0.05)
+
+
 def exact_epsilon(noise, rounds, delta):
     """Balle and Wang, Improving the Gaussian mechanism, ICML 2018: of one mechanism, which several compose to."""
     moved = 2 / noise * math.sqrt(rounds)
@@ -89,6 +97,7 @@ def test_the_promise_is_to_whoever_took_part_most_often():
 
 
 def test_no_noise_promises_nothing():
+    assert guarded(noise=1.0).guarantee()["epsilon"] == 0
     defense = guarded(noise=0.0)
     sent_through(defense, np.ones((4, COLUMNS), np.float32))
     assert defense.guarantee()["epsilon"] is None

@@ -152,7 +152,10 @@ def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
         ({"labels": "10"}, "must be from 0 to 9"),
         ({"labels": "1,2", "count": 3}, "names 2 classes for --count 3"),
         ({"mean": "0.1,0.2"}, "one for each of 1 channels"),
-        ({"std": "0"}, "must be above 0"),
+        ({"std": "0"}, "--std numbers above 0"),
+        ({"mean": "nan"}, "--mean takes numbers"),
+        ({"local_steps": 3}, "needs its --learning-rate"),
+        ({"out": "nets.py", "set": "steps=1"}, "cannot be written"),
         ({"set": "stps=3"}, 'did you mean "steps"?'),
         ({"set": "steps"}, "--set takes key=value"),
         ({"originals": "gradient.safetensors"}, 'needs a tensor "x"'),
@@ -165,6 +168,19 @@ def test_what_does_not_fit_is_said_in_a_sentence(attack, options, message):
     assert code == 2
     assert message in printed
     assert "Traceback" not in printed
+
+
+def test_originals_without_classes_are_scored_without_them(attack, exported, tmp_path):
+    save_file({"x": load_file(exported / "originals.safetensors")["x"]}, tmp_path / "x.safetensors")
+    attack("dlg", originals=tmp_path / "x.safetensors", set="steps=1")
+    assert "label_accuracy" not in json.loads((tmp_path / "result.json").read_text())
+
+
+def test_originals_that_are_no_numbers_are_refused(attack, tmp_path):
+    save_file({"x": torch.full((1, 1, 8, 8), torch.nan)}, tmp_path / "x.safetensors")
+    code, printed = attack("dlg", originals=tmp_path / "x.safetensors")
+    assert code == 2
+    assert "not finite" in printed
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,24 @@ def test_with_adam_gradients_are_converted_and_it_says_how(real):
     assert record.facts["conversion"].startswith("Adam")
 
 
+def test_noise_on_running_statistics_does_not_silence_a_model(own_registry):
+    """Else every loss would be no number, and a defense would look safe."""
+    from torch import nn
+
+    @registry.task("normed", title="Normed")
+    class Normed(registry.get(Kind.TASK, "digits-mlp").target):
+        """Digits through a batch normalisation."""
+
+        engine = "loop"
+
+        def model(self):
+            return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+
+    for attack in ("loss-threshold", "loss-difference"):
+        (record,) = judged([attack], task="normed", defense="ldp", fields={"participants": 60}, rounds_before=1)
+        assert record.facts["not_finite"] == 0
+
+
 # What an attack sees
 
 

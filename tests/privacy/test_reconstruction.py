@@ -68,6 +68,22 @@ def test_a_traitor_tells_all_of_its_partner_whatever_their_sizes(name, mode):
         np.testing.assert_allclose(look.updates[0], scale * rest, rtol=1e-4, atol=1e-5)
 
 
+def test_partners_of_those_whose_rows_are_lost_are_not_looked_at():
+    defense = registry.get(Kind.DEFENSE, "ffl").create()
+    updates = np.random.default_rng(0).standard_normal((PEOPLE, COLUMNS), dtype=np.float32)
+    updates[0] = np.nan
+    defense.begin(Setting(PEOPLE, PEOPLE, np.full(PEOPLE, 3), Columns.plain(COLUMNS), 0))
+    selected, sent = defense.select(0), updates.copy()
+    view = defense.transmit(0, np.zeros(COLUMNS, np.float32), selected, Sent(sent, sent)).without_non_finite()
+    lost = {0, defense.partner[0]}
+    for target in ("pair-sum", "colluding", "aggregate"):
+        people = {who for look in looks(target, defense, view, selected, updates, []) for who in look.people}
+        assert people
+        assert not people & lost
+    with pytest.raises(ParameterError, match="no update was finite"):
+        looks("own", defense, replace(view, updates=view.updates[:0], dropped=selected), selected, updates, [])
+
+
 def linear_updates(people, batch, rows=10, columns=40, seed=0):
     """Gradients of a linear layer: as many outer products as there are examples."""
     rng = np.random.default_rng(seed)

@@ -72,7 +72,7 @@ def test_every_cell_stands_in_a_table_of_the_run(records):
     assert {record.status for record in records} == {"done"}
     made = contents.files("test", records)
     page = made["tables.md"].decode()
-    assert "Membership, digits-mlp: members against others, after 1 rounds" in page
+    assert "Membership, digits-mlp: members against others, round 2" in page
     assert "members against members, a control" in page
     assert "Property, digits-mlp: whether 10 or 0% of 70 examples have the trait" in page
     assert "2 epochs of batches of 16, sgd, rate 0.1, momentum 0.9" in page
@@ -130,6 +130,32 @@ def test_a_failed_cell_is_told_and_spoils_its_place(records):
     assert cells(panel(found, "membership-1"), "fedavg")["own"].mean is not None
 
 
+def test_a_failed_traitor_says_nothing_of_what_a_server_does_alone(records):
+    (spoiled, _) = of(records, "colluding")
+    failed = spoiled.model_copy(update={"status": "failed", "error": "oops", "metrics": {}, "facts": {}, "history": []})
+    found = boards.board("test", [failed if record is spoiled else record for record in records])
+    overall = next(panel for panel in found.panels if panel.section == "overall")
+    assert cells(overall, "ffl")["membership_alone"].mean is not None
+    assert cells(overall, "ffl")["membership_with_help"].text == "1 of 8 failed"
+
+
+def test_settings_that_differ_stand_apart(records):
+    own = of(records)
+    other = own[0].model_copy(deep=True)
+    other.configuration["measure"]["parameters"]["members"] = 7
+    titles = inferences.settings([*own, other], "membership")
+    assert [len(of_title) for of_title in titles.values()] == [2, 1]
+    assert any(title.endswith("members = 7") for title in titles)
+
+
+def test_a_promise_that_is_none_is_no_promise(records):
+    (record, _) = (record for record in records if record.labels.get("defense") == "ldp")
+    bare = record.model_copy(update={"facts": {**record.facts, "guarantee": None}})
+    shapes.check(bare)
+    overall = next(panel for panel in boards.board("test", [bare]).panels if panel.section == "overall")
+    assert "epsilon" not in [column.name for column in overall.columns]
+
+
 def test_a_curve_is_the_mean_over_seeds(records):
     made = figures.curves(records)
     name = next(name for name in made if "members-against-others" in name and name.endswith(".csv"))
@@ -152,6 +178,7 @@ def test_a_curve_is_the_mean_over_seeds(records):
         ("metrics", {"auc": None}),
         ("metrics", {"tpr_at_fpr_0.01": "most"}),
         ("facts", {"members": 0}),
+        ("facts", {"members": 10**400}),
         ("facts", {"training": None}),
         ("history", [{"fpr": 0.1}]),
     ],
