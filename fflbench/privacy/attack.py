@@ -64,11 +64,21 @@ class Guess:
 
 
 @dataclass(kw_only=True)
-class PrivacyAttack:
-    """A curious server that looks at gradients; its fields are its parameters."""
+class CuriousServer:
+    """An attack by a server that follows the protocol; its fields are its parameters."""
 
     knows: ClassVar[tuple[str, ...]] = ()
     """What it declares it must know; set by the decorator that registers it."""
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether it takes the defense into account by playing rounds behind it itself."""
+        return False
+
+
+@dataclass(kw_only=True)
+class PrivacyAttack(CuriousServer):
+    """A curious server that looks at gradients."""
 
     def reconstruct(self, observed: Observed) -> Guess:
         """Rebuild every victim's examples."""

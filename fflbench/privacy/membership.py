@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,14 @@ from annotated_types import Ge
 from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent
 from fflbench.federation.attack import Attack
-from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
+from fflbench.measures import PROCESS_BYTES, Outcome, columns_of
+from fflbench.privacy.attack import CuriousServer
 from fflbench.privacy.crowd import Crowd, Dealer, dealt_anew, halves
+from fflbench.privacy.looking import Looking
 from fflbench.privacy.roc import GRID, LEVELS, NEEDED, Scores, by_chance, curve, exact_interval
-from fflbench.privacy.targets import TARGETS, Look, linear_layers, looks
+from fflbench.privacy.targets import NOTHING, Look, linear_layers, looks
 from fflbench.randomness import stream
-from fflbench.registry import Kind, measure
+from fflbench.registry import measure
 from fflbench.tasks import Task
 from fflbench.types import Indices, Vector
 
@@ -84,16 +86,8 @@ class Server:
 
 
 @dataclass(kw_only=True)
-class MembershipAttack:
-    """A curious server that judges examples by an update; its fields are its parameters."""
-
-    knows: ClassVar[tuple[str, ...]] = ()
-    """What it declares it must know; set by the decorator that registers it."""
-
-    @property
-    def rehearses(self) -> bool:
-        """Whether it takes the defense into account by playing rounds behind it itself."""
-        return False
+class MembershipAttack(CuriousServer):
+    """A curious server that judges examples by an update."""
 
     def conversion(self, task: Task) -> str:
         """How it takes a change of the model for a gradient, where it needs one."""
@@ -117,7 +111,7 @@ class Suspects:
 
 
 @measure("membership", title="Membership")
-class Membership(Measure):
+class Membership(Looking):
     """Play some rounds, then judge by the messages of the next who trained on what.
 
     Members are examples of those behind an update; others are examples that nobody trained on, of the same classes. The
@@ -125,17 +119,12 @@ class Membership(Measure):
     sides, so that nothing but an update tells them apart.
     """
 
-    attacked = Kind.PRIVACY_ATTACK
     metrics = (
         *("auc", "auc_by_chance"),
         *(f"tpr_at_fpr_{level}{end}" for level in LEVELS for end in ("", "_low", "_high")),
         *("pair_accuracy", "accuracy"),
     )
 
-    target: Annotated[
-        Literal["own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate"],
-        "how the server turns what it sees into updates to judge by",
-    ] = "own"
     rounds_before: Annotated[int, Ge(0), "rounds that the federation plays before the one that is attacked"] = 5
     members: Annotated[int, Ge(2), "examples judged of each participant, at most"] = 100
     others: Annotated[int, Ge(1), "non-members judged for each participant behind an update, at most"] = 100
@@ -144,13 +133,9 @@ class Membership(Measure):
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, MembershipAttack)
 
-    def applies(self, defense: Defense) -> bool:
-        return TARGETS[self.target].applies(defense)
-
     def check(self, task: Task, defense: Defense) -> None:
+        super().check(task, defense)
         defense.validate(task.per_round)
-        if TARGETS[self.target].finds_pairs and not linear_layers(built(task)):
-            raise ParameterError(f"target = {self.target} needs a model with a linear layer")
 
     def steps(self) -> int:
         return self.rounds_before + 1
@@ -189,12 +174,12 @@ class Membership(Measure):
             crowd = Crowd.of(dealt, pool, seed, took_part | selected, selected)
             cases = self._suspects(found, crowd, stream(seed, "suspects"))
             start = time.perf_counter()
-            scores = _judged(attack, cases, crowd, federation, self.target, seed, device)
+            scores = _judged(attack, cases, crowd, task, federation, self.target, seed, device)
             seconds = time.perf_counter() - start
         tell(self.steps())
         truth = np.concatenate([np.repeat([True, False], [len(each.members), len(each.others)]) for each in cases])
-        way, partners = TARGETS[self.target], getattr(defense, "partner", {})
-        right = [partners.get(look.people[0]) == look.people[1] for look in found] if way.finds_pairs else []
+        partners = getattr(defense, "partner", {})
+        right = [partners.get(look.people[0]) == look.people[1] for look in found] if self.way.finds_pairs else []
         distinct = len(np.unique(np.concatenate([each.others for each in cases])))
         return Outcome(
             metrics={
@@ -211,17 +196,10 @@ class Membership(Measure):
                 "not_finite": float(np.mean(~np.isfinite(scores))),
                 "updates": len(found),
                 "examples_each": float(np.mean(crowd.sizes)),
-                "training": (
-                    f"{task.local_epochs} epoch{'s' * (task.local_epochs > 1)} of batches of {task.batch_size}, "
-                    f"{task.optimizer}, "
-                    f"rate {task.learning_rate}" + (f", momentum {task.momentum}" if task.optimizer == "sgd" else "")
-                ),
+                "training": _recipe(task),
                 "conversion": attack.conversion(task),
                 **({"guarantee": promised} if (promised := defense.guarantee()) else {}),
-                "adaptive": (way.adaptive or attack.rehearses) if defense.exchanges else None,
-                "target": way.meaning,
-                "knows": list(dict.fromkeys([*way.knows, *attack.knows])),
-                "caution": way.caution,
+                **self.told(defense, attack),
             },
             seconds={"attack": seconds},
         )
@@ -233,7 +211,10 @@ class Membership(Measure):
         sent = updates.copy()
         view = federation.transmit(selected, Sent(sent, sent))
         linear = linear_layers(federation.model.model)
-        return looks(self.target, federation.defense, view, selected, updates, linear), set(selected.tolist())
+        found = looks(self.target, federation.defense, view, selected, updates, linear)
+        if not found:
+            raise ParameterError(NOTHING)
+        return found, set(selected.tolist())
 
     def _suspects(self, found: Sequence[Look], crowd: Crowd, rng: np.random.Generator) -> list[Suspects]:
         """Whom to judge by each look."""
@@ -262,12 +243,16 @@ def _judged(
     attack: MembershipAttack,
     cases: Sequence[Suspects],
     crowd: Crowd,
+    task: Task,
     federation: "Federation",
     target: str,
     seed: int,
     device: str,
 ) -> Scores:
-    """All scores, look by look, members first. The attack sees examples in an order that tells it nothing."""
+    """All scores, look by look, members first.
+
+    The attack sees examples in an order that tells it nothing, and the task as it was before its examples were dealt.
+    """
     import torch
 
     from fflbench.privacy.examination import Examination
@@ -281,7 +266,7 @@ def _judged(
     place = np.empty(len(crowd.pool), np.int64)
     place[numbers] = np.arange(len(numbers))
     x, y = (torch.from_numpy(part[numbers]).to(device) for part in (crowd.pool.x, crowd.pool.y))
-    task, model, weights = federation.task, federation.model, federation.weights
+    model, weights = federation.model, federation.weights
     declared: dict[str, Any] = {}
     if AUXILIARY in attack.knows:
         declared[AUXILIARY] = np.sort(place[crowd.auxiliary])
@@ -313,6 +298,13 @@ def _judged(
     if not np.isfinite(found).any():
         raise ParameterError("no example got a score that is a number: the model is useless, or the attack is")
     return found
+
+
+def _recipe(task: Task) -> str:
+    """How people train, in words."""
+    epochs = f"{task.local_epochs} epoch{'s' * (task.local_epochs > 1)} of batches of {task.batch_size}"
+    momentum = f", momentum {task.momentum}" if task.optimizer == "sgd" else ""
+    return f"{epochs}, {task.optimizer}, rate {task.learning_rate}{momentum}"
 
 
 def training_seconds(task: Task, examples: float) -> float:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,13 @@ from annotated_types import Ge, Le
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
 from fflbench.federation import Defense
-from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
+from fflbench.measures import PROCESS_BYTES, Outcome, columns_of
+from fflbench.privacy.attack import CuriousServer
+from fflbench.privacy.looking import Looking, even
 from fflbench.privacy.membership import points, rates, training_seconds
-from fflbench.privacy.targets import TARGETS, linear_layers
+from fflbench.privacy.targets import NOTHING
 from fflbench.randomness import stream
-from fflbench.registry import Kind, measure
+from fflbench.registry import measure
 from fflbench.tasks import Task
 from fflbench.types import Indices, Matrix
 
@@ -54,16 +56,8 @@ Make = Callable[[bool, np.random.Generator], Indices]
 
 
 @dataclass(kw_only=True)
-class PropertyAttack:
-    """A curious server that judges people's data as a whole; its fields are its parameters."""
-
-    knows: ClassVar[tuple[str, ...]] = ()
-    """What it declares it must know; set by the decorator that registers it."""
-
-    @property
-    def rehearses(self) -> bool:
-        """Whether it takes the defense into account by playing rounds behind it itself."""
-        return False
+class PropertyAttack(CuriousServer):
+    """A curious server that judges people's data as a whole."""
 
     def prepare(self, informed: Informed) -> None:
         """Get ready, before any update is seen."""
@@ -74,7 +68,7 @@ class PropertyAttack:
 
 
 @measure("property", title="Property")
-class Property(Measure):
+class Property(Looking):
     """Let people with and without a property train, and judge each of them by the round's messages.
 
     The property is the task's: that many examples have a trait, by default to be of one class. The training part is cut
@@ -82,13 +76,8 @@ class Property(Measure):
     judged by it.
     """
 
-    attacked = Kind.PRIVACY_ATTACK
     metrics = ("auc", "auc_by_chance")
 
-    target: Annotated[
-        Literal["own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate"],
-        "how the server turns what it sees into updates to judge by",
-    ] = "own"
     groups: Annotated[int, Ge(1), "rounds, each with people of its own"] = 20
     people: Annotated[int, Ge(2), "who take part in a round"] = 10
     examples: Annotated[int, Ge(1), "each of them holds"] = 70
@@ -99,15 +88,10 @@ class Property(Measure):
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, PropertyAttack)
 
-    def applies(self, defense: Defense) -> bool:
-        return TARGETS[self.target].applies(defense)
-
     def check(self, task: Task, defense: Defense) -> None:
+        super().check(task, defense)
         defense.validate(self.people)
-        if defense.exchanges and self.people % 2:
-            raise ParameterError(f"people = {self.people} leaves one without a partner; take an even number")
-        if TARGETS[self.target].finds_pairs and not linear_layers(built(task)):
-            raise ParameterError(f"target = {self.target} needs a model with a linear layer")
+        even(self.people, defense)
         if self._counts(True) == self._counts(False):
             told = f"share_with = {self.share_with} and share_without = {self.share_without}"
             raise ParameterError(f"{told} come to the same of {self.examples} examples")
@@ -152,6 +136,8 @@ class Property(Measure):
             having[0][:2] = [True, False]
             make = self._maker(task, data, theirs)
             sights = list(stage.play([[make(has, rng) for has in group] for group in having], "victims"))
+            if not sights:
+                raise ParameterError(NOTHING)
             tell(1)
             start = time.perf_counter()
             parameters = model.columns.parameters
@@ -195,7 +181,7 @@ class Property(Measure):
         truth: npt.NDArray[np.bool_],
         seconds: float,
     ) -> Outcome:
-        way, told = TARGETS[self.target], rates(scores, truth, distinct=int((~truth).sum()))
+        told = rates(scores, truth, distinct=int((~truth).sum()))
         return Outcome(
             metrics={name: told[name] for name in self.metrics},
             history=points(scores, truth),
@@ -203,10 +189,7 @@ class Property(Measure):
                 "members": int(truth.sum()),
                 "non_members": int((~truth).sum()),
                 "updates": len(sights),
-                "adaptive": (way.adaptive or attack.rehearses) if defense.exchanges else None,
-                "target": way.meaning,
-                "knows": list(dict.fromkeys([*way.knows, *attack.knows])),
-                "caution": way.caution,
+                **self.told(defense, attack),
             },
             seconds={"attack": seconds},
         )

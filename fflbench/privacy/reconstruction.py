@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,13 @@ from annotated_types import Ge, Gt
 from fflbench.errors import ParameterError
 from fflbench.federation import Columns, Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
-from fflbench.measures import PROCESS_BYTES, Measure, Outcome, built, columns_of
+from fflbench.measures import PROCESS_BYTES, Outcome, columns_of
 from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
+from fflbench.privacy.looking import Looking, even
 from fflbench.privacy.scoring import Score, pixels, score
-from fflbench.privacy.targets import TARGETS, Look, layer_columns, linear_layers, looks
+from fflbench.privacy.targets import NOTHING, Look, layer_columns, linear_layers, looks
 from fflbench.randomness import stream
-from fflbench.registry import Kind, measure
+from fflbench.registry import measure
 from fflbench.tasks import Task
 from fflbench.types import Inputs
 
@@ -40,20 +41,15 @@ class Watched(NamedTuple):
 
 
 @measure("reconstruction", title="Reconstruction", version=4)
-class Reconstruction(Measure):
+class Reconstruction(Looking):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
-    attacked = Kind.PRIVACY_ATTACK
     metrics = (
         *("mse", "psnr", "best_psnr", "ssim", "label_accuracy"),
         *("floor_mse", "floor_psnr", "floor_best_psnr", "floor_ssim", "floor_label_accuracy"),
         *("pair_accuracy", "mask_accuracy"),
     )
 
-    target: Annotated[
-        Literal["own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate"],
-        "how the server turns what it sees into updates to attack",
-    ] = "own"
     groups: Annotated[int, Ge(1), "rounds, each with people and examples of its own"] = 10
     people: Annotated[int, Ge(2), "who take part in a round"] = 2
     batch: Annotated[int, Ge(1), "examples each of them holds"] = 1
@@ -64,14 +60,9 @@ class Reconstruction(Measure):
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, PrivacyAttack)
 
-    def applies(self, defense: Defense) -> bool:
-        return TARGETS[self.target].applies(defense)
-
     def check(self, task: Task, defense: Defense) -> None:
-        if defense.exchanges and self.people % 2:
-            raise ParameterError(f"people = {self.people} leaves one without a partner; take an even number")
-        if TARGETS[self.target].finds_pairs and not linear_layers(built(task)):
-            raise ParameterError(f"target = {self.target} needs a model with a linear layer")
+        super().check(task, defense)
+        even(self.people, defense)
 
     def steps(self) -> int:
         return 1
@@ -127,7 +118,8 @@ class Reconstruction(Measure):
             guess = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
         tell(1)
-        return self._scored(task, defense, watched, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
+        facts = self.told(defense, attack)
+        return self._scored(task, facts, watched, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
 
     def _watch(
         self, task: Task, defense: Defense, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
@@ -145,18 +137,19 @@ class Reconstruction(Measure):
             sent = group.updates[selected]
             view = defense.transmit(number, weights, selected, Sent(sent, sent))
             partners = getattr(defense, "partner", {})
-            target = TARGETS[self.target]
             for look in looks(self.target, defense, view, selected, group.updates[selected], linear):
-                right = partners.get(look.people[0]) == look.people[1] if target.finds_pairs else None
+                right = partners.get(look.people[0]) == look.people[1] if self.way.finds_pairs else None
                 mask = _right_mask(look, view, group) if right else None
                 found.append(Watched(number, look, right, mask))
             groups.append(group)
+        if not found:
+            raise ParameterError(NOTHING)
         return found, groups
 
     def _scored(
         self,
         task: Task,
-        defense: Defense,
+        facts: dict[str, Any],
         looks: list[Watched],
         groups: "list[Group]",
         guess: Guess,
@@ -202,10 +195,7 @@ class Reconstruction(Measure):
             facts={
                 "reconstructions": len(history),
                 "victims": len({(each.group, who) for each in looks for who in each.look.people}),
-                "adaptive": TARGETS[self.target].adaptive if defense.exchanges else None,
-                "target": TARGETS[self.target].meaning,
-                "knows": list(TARGETS[self.target].knows),
-                "caution": TARGETS[self.target].caution,
+                **facts,
                 "optimiser": f"gradient descent, {self.local_steps} x {self.rate}",
             },
             arrays={"originals": originals, "found": found},

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.errors import ParameterError
 from fflbench.federation import Columns, Defense, ServerView
 from fflbench.kernels import weighted_mean
 from fflbench.privacy.unmixing import unmix
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 TIE_BREAK = 1e-3
+NOTHING = "nobody found a partner, or nobody's update was finite, so there is nothing to attack"
 
 
 @dataclass(frozen=True)
@@ -242,8 +242,7 @@ def looks(
 ) -> list[Look]:
     """Look in one of these ways, with what it says it must know, and nothing more; updates are what training gave."""
     if not len(view.updates):
-        why = "nobody found a partner" if defense.exchanges and not len(view.dropped) else "no update was finite"
-        raise ParameterError(f"{why}, so there is nothing to attack")
+        return []
     way, people = TARGETS[target], selected.tolist()
     partners: Mapping[int, int] = getattr(defense, "partner", {})
     traitors = np.array(sorted({min(pair) for pair in partners.items()} or {people[0]}))
@@ -251,7 +250,7 @@ def looks(
     if TRAITOR in way.knows:
         rows = defense.brought(updates[np.searchsorted(selected, traitors)], traitors)
         told = dict(zip(traitors.tolist(), rows, strict=True))
-    found = way.look(
+    return way.look(
         Seen(
             view,
             people,
@@ -261,9 +260,6 @@ def looks(
             {who: int(defense.setting.sizes[who]) for who in told},
         )
     )
-    if not found:
-        raise ParameterError("nobody found a partner, so there is nothing to attack")
-    return found
 
 
 def linear_layers(model: "nn.Module") -> list[str]:

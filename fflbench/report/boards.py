@@ -177,11 +177,11 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
             ("membership_alone", "membership, auc", "a server, with people and data of its own,", True),
             ("membership_with_help", "membership with help, auc", "a server with an oracle or a traitor", False),
         ):
-            of_kind = [record for record in judged if (inferences.target_of(record) not in helped) == is_alone]
+            of_kind = [record for record in judged if (private.target_of(record) not in helped) == is_alone]
             if of_kind:
                 columns.append(_overall_membership(name, shown, who))
                 for label, cells in lines.items():
-                    ways = {inferences.target_of(record) for record in of_kind}
+                    ways = {private.target_of(record) for record in of_kind}
                     cells.append(inferences.strongest(of_kind, label, ways).cell())
         runtime = [record for record in expenses.measured(records, "runtime") if record.labels["task"] == task.name]
         if runtime:

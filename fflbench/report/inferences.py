@@ -11,6 +11,7 @@ from fflbench.report import leaks
 from fflbench.report.costs import Sheet
 from fflbench.report.panels import Cell, Column, Mark, Panel, Row
 from fflbench.report.plots import style
+from fflbench.report.private import adaptive_flags, target_of
 from fflbench.report.robust import BASELINE
 from fflbench.report.statistics import estimate, leaders
 
@@ -184,11 +185,6 @@ def strongest(records: Sequence[Record], defense: str, targets: Iterable[str], l
     return Strongest(tuple(ranked[-1])) if ranked else Strongest()
 
 
-def target_of(record: Record) -> str:
-    """How the server looked."""
-    return str(leaks.told(record)["target"])
-
-
 def helped(records: Iterable[Record]) -> set[str]:
     """The ways of looking for which a server needs an oracle or a traitor; failed records do not say."""
     return {target_of(record) for record in records if record.facts.get("caution")}
@@ -241,7 +237,8 @@ def _areas(name: str, title: str, records: Sequence[Record]) -> Panel:
     for defense in defenses:
         cells = [strongest(records, defense, [target]).cell() for target in ways]
         cells.append(worst[defense].cell(_mark(marks.get(defense, ""))))
-        rows.append(Row(label=defense, cells=tuple(cells), flags=_flags(records, defense)))
+        own = [record for record in records if record.labels["defense"] == defense and record.status == "done"]
+        rows.append(Row(label=defense, cells=tuple(cells), flags=adaptive_flags(own)))
     chance = [value for record in records for value in leaks.values([record], "auc_by_chance")]
     done = [record for record in records if record.status == "done"]
     within = (
@@ -263,13 +260,6 @@ def _areas(name: str, title: str, records: Sequence[Record]) -> Panel:
 
 def _mark(mark: str) -> Mark:
     return "best" if mark == "best" else "tied" if mark == "tied" else ""
-
-
-def _flags(records: Sequence[Record], defense: str) -> tuple[str, ...]:
-    own = [record for record in records if record.labels["defense"] == defense and record.status == "done"]
-    exchanges = any(record.facts["adaptive"] is not None for record in own)
-    adapted = any(record.facts["adaptive"] for record in own)
-    return ("no adaptive attack has been run against its exchange",) if exchanges and not adapted else ()
 
 
 def _rates(name: str, title: str, records: Sequence[Record], level: float) -> Panel:

@@ -80,8 +80,7 @@ def test_partners_of_those_whose_rows_are_lost_are_not_looked_at():
         people = {who for look in looks(target, defense, view, selected, updates, []) for who in look.people}
         assert people
         assert not people & lost
-    with pytest.raises(ParameterError, match="no update was finite"):
-        looks("own", defense, replace(view, updates=view.updates[:0], dropped=selected), selected, updates, [])
+    assert looks("own", defense, replace(view, updates=view.updates[:0]), selected, updates, []) == []
 
 
 def linear_updates(people, batch, rows=10, columns=40, seed=0):
@@ -294,7 +293,7 @@ def test_a_target_is_handed_what_it_declares_and_nothing_more(target, monkeypatc
 def test_where_nobody_pairs_there_is_nothing_to_attack():
     content = {"defense": {"ffl": {"acceptance": "literal"}}}
     (cell,) = cells("own", ["ffl"], extra=content)
-    assert play(cell, "own").error == "nobody found a partner, so there is nothing to attack"
+    assert play(cell, "own").error.startswith("nobody found a partner")
 
 
 def test_a_trained_model_has_seen_no_victim_and_still_gives_them_away():
