@@ -197,8 +197,9 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
         if sent:
             columns.append(expenses.KILOBYTES)
             for label, cells in lines.items():
-                found = leaks.values([record for record in sent if record.labels["defense"] == label], "bytes")
-                cells.append(expenses.exact(found[0] / 1e3) if found else Cell())
+                own = [record for record in sent if record.labels["defense"] == label]
+                found = leaks.values(own, "bytes")
+                cells.append(expenses.exact(found[0] / 1e3).behind(own) if found else Cell())
         flags = {
             label: (
                 *(by_label[label].flags if label in by_label else ()),

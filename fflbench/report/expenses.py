@@ -73,9 +73,9 @@ def runtime_cells(records: Sequence[Record], defense: str) -> tuple[Cell, ...]:
     if not own:
         return (Cell(), Cell(), Cell())
     return (
-        _mean(leaks.values(own, "seconds")),
-        _mean(leaks.values(own, "mixing_seconds")),
-        _mean([value / 1e6 for value in leaks.values(own, "peak_bytes")]),
+        _mean(leaks.values(own, "seconds")).behind(own),
+        _mean(leaks.values(own, "mixing_seconds")).behind(own),
+        _mean([value / 1e6 for value in leaks.values(own, "peak_bytes")]).behind(own),
     )
 
 
@@ -108,7 +108,7 @@ def sent(records: Sequence[Record]) -> Iterable[Panel]:
             told = [sizes.get(way, {}).get(kind) for way, kind in kinds]
             cells = [exact(float(record.metrics["bytes"]) / 1e3)]  # type: ignore[arg-type]
             cells += [Cell() if size is None else exact(float(size)) for size in told]
-            rows.append(Row(label=record.labels["defense"], cells=tuple(cells)))
+            rows.append(Row(label=record.labels["defense"], cells=tuple(cell.behind([record]) for cell in cells)))
         yield Panel(
             name=robust.slug(f"bytes-{task}"),
             title=f"{task}: bytes a participant sends and receives in a round, by kind",

@@ -154,7 +154,7 @@ class Strongest:
         """As a table shows it."""
         if self.trouble or not self.records:
             return Cell(text=self.trouble)
-        return Cell.of(estimate(list(self.figures.values())), mark, self.name)
+        return Cell.of(estimate(list(self.figures.values())), mark, self.name).behind(self.records)
 
     def rate(self, level: float) -> Cell:
         """The same, of true positives."""
@@ -162,7 +162,7 @@ class Strongest:
         if rate is None:
             return Cell(text=self.trouble)
         told = f"{100 * rate.low:.2f} to {100 * rate.high:.2f}, {self.name}"
-        return Cell(mean=rate.share, seeds=len(self.records), note=told)
+        return Cell(mean=rate.share, seeds=len(self.records), note=told).behind(self.records)
 
 
 def strongest(records: Sequence[Record], defense: str, targets: Iterable[str], level: float | None = None) -> Strongest:
@@ -295,7 +295,9 @@ def _control(name: str, title: str, records: Sequence[Record]) -> Panel:
         found = leaks.rows(record for record in records if record.labels["defense"] == defense)
         by_attack = {attack: of_row for (attack, _, _), of_row in found.items()}
         cells = [
-            Cell.of(estimate(values)) if (values := leaks.values(by_attack.get(attack, []), "auc")) else Cell()
+            Cell.of(estimate(values)).behind(by_attack[attack])
+            if (values := leaks.values(by_attack.get(attack, []), "auc"))
+            else Cell()
             for attack in attacks
         ]
         rows.append(Row(label=defense, cells=tuple(cells)))

@@ -2,11 +2,12 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fflbench.records.record import Record
 from fflbench.report.render import escape
 from fflbench.report.statistics import Estimate
 
@@ -44,6 +45,12 @@ class Cell(_Model):
     text: str = ""
     mark: Mark = ""
     note: str = ""
+    records: tuple[str, ...] = ()
+    """The ids of the records behind it."""
+
+    def behind(self, records: Iterable[Record]) -> "Cell":
+        """The same, with the records it was made from."""
+        return self.model_copy(update={"records": tuple(sorted({record.id for record in records}))})
 
     @classmethod
     def of(cls, figure: Estimate, mark: Mark = "", note: str = "") -> "Cell":

@@ -19,12 +19,13 @@ class Leak:
 
     figures: dict[int, float]
     trouble: str = ""
+    records: tuple[Record, ...] = ()
 
     def cell(self) -> Cell:
         """As a table shows it."""
-        if self.trouble:
-            return Cell(text=self.trouble)
-        return Cell.of(estimate(list(self.figures.values()))) if self.figures else Cell()
+        figures = list(self.figures.values())
+        cell = Cell.of(estimate(figures)) if figures and not self.trouble else Cell(text=self.trouble)
+        return cell.behind(self.records)
 
 
 def leakage(records: Sequence[Record], defense: str, targets: Iterable[str]) -> Leak:
@@ -45,7 +46,8 @@ def leakage(records: Sequence[Record], defense: str, targets: Iterable[str]) -> 
             else:
                 counts["failed" if seed in of_row else "missing"] += 1
     told = ", ".join(f"{count} of {len(by_row) * len(seeds)} {what}" for what, count in sorted(counts.items()))
-    return Leak({} if counts or not by_row else found, told)
+    own = tuple(record for of_row in by_row.values() for record in of_row.values())
+    return Leak({} if counts or not by_row else found, told, own)
 
 
 def panels(records: Sequence[Record]) -> Iterable[Panel]:
@@ -103,7 +105,8 @@ def _floor(records: Sequence[Record]) -> Cell:
     by_seed: dict[int, list[float]] = {}
     for record in records:
         by_seed.setdefault(record.configuration["seed"], []).extend(leaks.values([record], "floor_psnr"))
-    return Cell.of(estimate([fmean(values) for values in by_seed.values()])) if by_seed else Cell()
+    means = [fmean(values) for values in by_seed.values()]
+    return Cell.of(estimate(means)).behind(records) if means else Cell()
 
 
 def _leak_column(target: str, facts: Mapping[str, Any]) -> Column:
@@ -164,7 +167,8 @@ def partners(records: Sequence[Record]) -> Iterable[Panel]:
                 Row(
                     label=label,
                     cells=tuple(
-                        Cell.of(estimate(leaks.values(of_row, name))) for name in ("recovered", "bit_accuracy")
+                        Cell.of(estimate(leaks.values(of_row, name))).behind(of_row)
+                        for name in ("recovered", "bit_accuracy")
                     ),
                 )
                 for label, of_row in rows.items()

@@ -235,7 +235,8 @@ def summary(task: Task) -> Panel:
     for name, cells in lines.items():
         cells.append(_excluded(task, name))
         if any(promised.values()):
-            cells.append(Cell(mean=max(promised[name])) if promised[name] else Cell(text="none"))
+            own = Cell(mean=max(promised[name])).behind(_records(task, name)) if promised[name] else Cell(text="none")
+            cells.append(own)
     return Panel(
         name=slug(f"{task.name}-summary"),
         title=f"{task.name}: all attacks",
@@ -314,25 +315,27 @@ def promises(records: Iterable[Record]) -> list[float]:
 def _cell(runs: Runs, metric: Column, seeds: set[int]) -> Cell:
     values = runs.values(metric.name)
     trouble = runs.trouble(seeds)
-    if trouble or not values:
-        return Cell(text=trouble or "none")
-    return Cell.of(estimate(list(values.values())))
+    cell = Cell(text=trouble or "none") if trouble or not values else Cell.of(estimate(list(values.values())))
+    return cell.behind(runs.records.values())
 
 
 def _place(task: Task, values: BySeed, places: Sequence[tuple[str, str]], beside: Sequence[tuple[str, str]]) -> Cell:
     troubles = [told for attack, defense in places if (told := task.trouble(attack, defense))]
     others = [told for attack, defense in beside if (told := task.trouble(attack, defense))]
-    if troubles or others or not values:
-        if len(places) > 1 and troubles:
-            return Cell(text="diverged" if any("diverged" in told for told in troubles) else "incomplete")
-        return Cell(text=troubles[0] if troubles else "no attack-free baseline" if others else "none")
-    return Cell.of(estimate(list(values.values())))
+    if not (troubles or others) and values:
+        cell = Cell.of(estimate(list(values.values())))
+    elif len(places) > 1 and troubles:
+        cell = Cell(text="diverged" if any("diverged" in told for told in troubles) else "incomplete")
+    else:
+        cell = Cell(text=troubles[0] if troubles else "no attack-free baseline" if others else "none")
+    runs = [of for attack, defense in (*places, *beside) for of in task.strategies(attack, defense)]
+    return cell.behind(record for of in runs for record in of.records.values())
 
 
 def _excluded(task: Task, defense: str) -> Cell:
-    told = [record.facts.get("honest_excluded") for record in _records(task, defense)]
-    counts = [float(count) for count in told if isinstance(count, int)]
-    return Cell(mean=sum(counts) / len(counts)) if counts else Cell()
+    own = [record for record in _records(task, defense) if isinstance(record.facts.get("honest_excluded"), int)]
+    counts = [float(record.facts["honest_excluded"]) for record in own]
+    return Cell(mean=sum(counts) / len(counts)).behind(own) if own else Cell()
 
 
 def _mark(
@@ -363,7 +366,9 @@ def _against(
     tested = [label for label, difference in found.items() if difference.p is not None]
     ps = dict(zip(tested, holm([found[label].p or 0.0 for label in tested]), strict=True))
     return {
-        label: Cell.of(difference.estimate, note=f"p {_p(ps[label])}" if label in ps else "")
+        label: Cell.of(difference.estimate, note=f"p {_p(ps[label])}" if label in ps else "").behind(
+            record for of in (rows[label], rows[baseline]) for record in of.records.values()
+        )
         for label, difference in found.items()
     }
 

@@ -608,6 +608,25 @@ def test_committed_leaderboards_come_out_of_their_records_again(tmp_path):
         assert set(now) == set(was)
 
 
+def test_every_figure_names_the_records_behind_it():
+    found = evidence.gather(COMMITTED / "quick")
+    known = {record.id: record for record in found.records}
+    board = boards.board(found.suite, found.records)
+    told = [
+        (panel, row, cell)
+        for panel in board.panels
+        for row in panel.rows
+        for cell in row.cells
+        if cell.mean is not None
+    ]
+    for panel, row, cell in told:
+        assert cell.records, (panel.name, row.label)
+        labels = {known[name].labels["defense"] for name in cell.records}
+        assert row.label.removesuffix(" (no attacks)").split(", strategy")[0].split(", pads")[0] in " ".join(labels)
+        if panel.section == "overall" and cell.seeds:
+            assert len({known[name].configuration["seed"] for name in cell.records}) >= cell.seeds
+
+
 @pytest.mark.parametrize(
     "task", ["../../evil", "x/../../../../PWNED/f", "/etc/evil", "..", "$\\bad{$", "=HYPERLINK(1)", "[x]", "a" * 119]
 )
