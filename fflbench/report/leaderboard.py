@@ -8,20 +8,14 @@ from pydantic import ValidationError
 from fflbench.errors import RecordError
 from fflbench.records.evidence import RECORDS, Evidence, gather, keep
 from fflbench.records.store import write_whole
-from fflbench.report import boards, figures, panels, robust
+from fflbench.report import boards, figures, page, panels, robust
 from fflbench.report.panels import Board
 from fflbench.report.plots import plain_text
 from fflbench.report.render import escape
 
-TABLES, FIGURES, PAGE, DATA = "tables", "figures", "README.md", "leaderboard.json"
+TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
 OURS = (".csv", ".tex", ".json", ".png", ".svg")
 HEADING = "# Leaderboards\n"
-SECTIONS = {
-    "overall": "All together",
-    "robustness": "Robustness",
-    "privacy": "Privacy",
-    "cost": "Cost",
-}
 
 
 def generate(folder: Path, out: Path | None, knows: Sequence[str] = ()) -> tuple[Path, Evidence]:
@@ -39,7 +33,7 @@ def generate(folder: Path, out: Path | None, knows: Sequence[str] = ()) -> tuple
         board = board.model_copy(update={"flags": (told, *board.flags)})
     with plain_text():
         drawn = figures.figures(records, board, found.arrays)
-    _write(target, content(board, drawn))
+    _write(target, {**content(board, drawn), WEB: page.render(board, records, drawn).encode()})
     _index(target.parent)
     return target, found
 
@@ -72,22 +66,20 @@ def _page(board: Board, drawn: Mapping[str, bytes]) -> str:
     ]
     if board.flags:
         lines += ["Mind:", *(f"- {escape(flag)}" for flag in board.flags), ""]
-    for section, title in SECTIONS.items():
+    for section, title in page.SECTIONS.items():
         of_section = [panel for panel in board.panels if panel.section == section]
         if of_section:
             lines += [f"## {title}", ""]
             lines += [line for panel in of_section for line in (panels.to_markdown(panel), "")]
             lines += [
-                f"![{name}]({FIGURES}/{name})\n" for name in drawn if figures.section(name) == section and _shown(name)
+                f"![{name}]({FIGURES}/{name})\n"
+                for name in drawn
+                if figures.section(name) == section and page.is_shown(name)
             ]
     lines += ["## What the columns mean", ""]
     meanings = {column.title: column.meaning for panel in board.panels for column in panel.columns}
     lines += [f"- **{escape(title)}**: {escape(meaning)}" for title, meaning in meanings.items()]
     return "\n".join(lines) + "\n"
-
-
-def _shown(name: str) -> bool:
-    return name.endswith(".svg") or name.startswith("grid")
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
@@ -104,16 +96,19 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
 
 def _index(root: Path) -> None:
     """The list of all leaderboards of a folder."""
-    page = root / PAGE
-    if page.exists() and not page.read_bytes().startswith(HEADING.encode()):
+    listed = root / PAGE
+    if listed.exists() and not listed.read_bytes().startswith(HEADING.encode()):
         # Somebody else's page.
         return
     lines = [HEADING, "Each is made from the records beside it, and can be made and checked again.", ""]
+    found = []
     for file in sorted(root.glob(f"*/{TABLES}/{DATA}")):
         try:
             board = Board.model_validate_json(file.read_bytes())
         except (OSError, ValidationError):
             continue
         name = file.parent.parent.name
+        found.append((name, board))
         lines.append(f"- [{escape(board.title)}]({name}/{PAGE}): {escape(board.description)}")
-    write_whole(page, ("\n".join(lines) + "\n").encode())
+    write_whole(listed, ("\n".join(lines) + "\n").encode())
+    write_whole(root / WEB, page.index(found).encode())

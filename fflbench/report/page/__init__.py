@@ -1,0 +1,174 @@
+"""A leaderboard as one page that opens from disk: tables that sort, filter and search, and the records behind them.
+
+Everything is in the file, and its security policy lets nothing in from elsewhere. Names and notes may be a plugin's:
+the template escapes them, and data for the script is JSON that no tag can end.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from fflbench.records.record import Record
+from fflbench.report import figures, robust
+from fflbench.report.panels import Board, Cell, Column, Panel, Row
+
+EMBEDDED = 500
+"""Records up to which all of each is in the page; beyond, their files are linked."""
+POINTS = 30
+"""Of a history, at most."""
+SECTIONS = {"overall": "All together", "robustness": "Robustness", "privacy": "Privacy", "cost": "Cost"}
+"""In the order of the page."""
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) -> str:
+    """The page; the same records give the same bytes."""
+    from markupsafe import Markup
+
+    ordered = sorted(records, key=lambda record: (_name(record), record.configuration["seed"], record.id))
+    places = {record.id: place for place, record in enumerate(ordered)}
+    data = {
+        "suite": robust.slug(board.suite),
+        "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
+        "good": {panel.name: [_good(column) for column in panel.columns] for panel in board.panels},
+    }
+    return _fill(
+        "page.html.j2",
+        board=board,
+        suite=robust.slug(board.suite),
+        count=len(ordered),
+        defenses=sorted({row.label for panel in board.panels for row in panel.rows}),
+        sections=[
+            (name, title, shown)
+            for name, title in SECTIONS.items()
+            if (shown := [_panel(panel, places) for panel in board.panels if panel.section == name])
+        ],
+        figures=[_figure(name, content, drawn) for name, content in drawn.items() if is_shown(name)],
+        js=Markup(_file("page.js")),  # noqa: S704 (our own file)
+        data=Markup(_json(data)),  # noqa: S704 (no tag can end it)
+    )
+
+
+def index(boards: Sequence[tuple[str, Board]]) -> str:
+    """A page that leads to all leaderboards, each in a folder of its name."""
+    return _fill("index.html.j2", boards=boards)
+
+
+def _fill(template: str, **values: Any) -> str:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    css = Markup(_file("page.css"))  # noqa: S704 (our own file)
+    return environment.from_string(_file(template)).render(css=css, **values)
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _json(data: Any) -> str:
+    """JSON inside a script: without any sign that HTML knows."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _short(number: int) -> str:
+    """A number in few letters, as the script reads it."""
+    text = ""
+    while True:
+        number, digit = divmod(number, len(DIGITS))
+        text = DIGITS[digit] + text
+        if not number:
+            return text
+
+
+def _panel(panel: Panel, places: Mapping[str, int]) -> dict[str, Any]:
+    flags = list(dict.fromkeys(flag for row in panel.rows for flag in row.flags))
+    return {
+        "name": panel.name,
+        "title": panel.title,
+        "columns": panel.columns,
+        "rows": [_row(row, panel, flags, places) for row in panel.rows],
+        "flags": flags,
+        "notes": panel.notes,
+    }
+
+
+def _row(row: Row, panel: Panel, flags: Sequence[str], places: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "label": row.label,
+        "defense": row.label,
+        "flags": [flags.index(flag) + 1 for flag in row.flags],
+        "cells": [_cell(cell, column, places) for cell, column in zip(row.cells, panel.columns, strict=True)],
+    }
+
+
+def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, Any]:
+    scale = 100 if column.percent else 1
+    told = {"mark": cell.mark, "note": cell.note, "spread": "", "value": None, "text": cell.text}
+    if cell.mean is not None:
+        told |= {"value": f"{cell.mean * scale:.9g}", "text": f"{cell.mean * scale:.{column.digits}f}"}
+        told["spread"] = "" if cell.half_width is None else f"{cell.half_width * scale:.{column.digits}f}"
+    # What shows nothing leads nowhere.
+    behind = sorted(places[name] for name in cell.records if name in places and (told["text"] or told["note"]))
+    return {**told, "records": " ".join(map(_short, behind))}
+
+
+def _good(column: Column) -> int:
+    """Which way is better: up, down, or neither."""
+    return 0 if column.higher_is_better is None else 1 if column.higher_is_better else -1
+
+
+def _told(record: Record, *, whole: bool) -> dict[str, Any]:
+    """What the page tells of a record."""
+    told: dict[str, Any] = {
+        "name": _name(record),
+        "seed": record.configuration["seed"],
+        "file": f"records/{record.id}.json",
+        **({"status": f"failed: {record.reason}"} if record.status == "failed" else {}),
+    }
+    if not whole:
+        return told
+    what, points = _history(record)
+    made = record.manifest
+    return {
+        **told,
+        "metrics": {name: value for name, value in record.metrics.items() if isinstance(value, int | float)},
+        "configuration": record.configuration,
+        "manifest": {key: made.get(key) for key in ("fflbench", "commit", "processor", "python", "libraries")},
+        **({"what": what, "points": points} if points else {}),
+    }
+
+
+def _name(record: Record) -> str:
+    return " · ".join(record.labels.values())
+
+
+def _history(record: Record) -> tuple[str, list[float]]:
+    """Accuracy over rounds, or true positives by false ones, at most so many points."""
+    for name, what in (("accuracy", "accuracy over rounds"), ("tpr", "true positives as false ones grow")):
+        values = [told[name] for told in record.history if isinstance(told.get(name), float | int)]
+        if len(values) > 1:
+            step = max(1, -(-len(values) // POINTS))
+            return what, [float(f"{value:.4g}") for value in values[::step]]
+    return "", []
+
+
+def is_shown(name: str) -> bool:
+    """Whether a figure stands on pages; the others are the same in another format, or its numbers."""
+    return name.endswith(".svg") or (name.startswith("grid") and name.endswith(".png"))
+
+
+def _figure(name: str, content: bytes, drawn: Mapping[str, bytes]) -> dict[str, str]:
+    stem, _, kind = name.rpartition(".")
+    mime = "image/svg+xml" if kind == "svg" else "image/png"
+    numbers = f"{stem}.csv"
+    return {
+        "section": figures.section(name),
+        "data": f"data:{mime};base64,{base64.b64encode(content).decode()}",
+        "alt": stem.replace("-", " "),
+        "numbers": numbers if numbers in drawn else "",
+    }

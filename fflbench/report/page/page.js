@@ -1,0 +1,151 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const rows = [...document.querySelectorAll("article tbody tr")];
+const make = (name, text, attributes = {}) => {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+};
+
+// Sorting: figures by value, what has none last; a second time the other way round.
+const value = (row, place) => {
+  const cell = row.children[place];
+  if (place === 0) return cell.textContent.trim().toLowerCase();
+  return cell.dataset.v === undefined ? null : Number(cell.dataset.v);
+};
+const sort = (head) => {
+  const table = head.closest("table");
+  const place = [...head.parentNode.children].indexOf(head);
+  const up = head.getAttribute("aria-sort") !== "ascending";
+  for (const other of head.parentNode.children) other.setAttribute("aria-sort", "none");
+  head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  const body = table.tBodies[0];
+  const keyed = [...body.rows].map((row) => [value(row, place), row]);
+  keyed.sort(([one], [other]) => {
+    if (one === null || other === null) return (one === null) - (other === null);
+    const order = typeof one === "string" ? one.localeCompare(other) : one - other;
+    return up ? order : -order;
+  });
+  body.replaceChildren(...keyed.map(([, row]) => row));
+};
+for (const button of document.querySelectorAll(".sort")) button.addEventListener("click", () => sort(button.parentNode));
+
+// Searching and filtering.
+const search = document.getElementById("search");
+const boxes = [...document.querySelectorAll("input[name=defense]")];
+const texts = rows.map((row) => row.textContent.toLowerCase());
+const filter = () => {
+  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const chosen = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+  let shown = 0;
+  rows.forEach((row, place) => {
+    row.hidden = !chosen.has(row.dataset.defense) || !words.every((word) => texts[place].includes(word));
+    shown += !row.hidden;
+  });
+  for (const panel of document.querySelectorAll("article.panel")) {
+    panel.hidden = ![...panel.querySelectorAll("tbody tr")].some((row) => !row.hidden);
+  }
+  document.getElementById("found").textContent = shown === rows.length ? "" : `${shown} of ${rows.length} rows`;
+};
+search.addEventListener("input", filter);
+for (const box of boxes) box.addEventListener("change", filter);
+document.getElementById("all").addEventListener("click", () => {
+  search.value = "";
+  for (const box of boxes) box.checked = true;
+  filter();
+});
+
+// What is behind a figure.
+const dialog = document.getElementById("details");
+const shown = (figure) => (typeof figure === "number" ? String(Number(figure.toPrecision(6))) : JSON.stringify(figure));
+const list = (told) => {
+  const made = make("dl");
+  for (const [name, figure] of Object.entries(told)) made.append(make("dt", name), make("dd", shown(figure)));
+  return made;
+};
+const curve = (points, what) => {
+  const name = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(name, "svg");
+  svg.setAttribute("viewBox", "0 0 100 40");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("class", "curve");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `${what}, from ${shown(points[0])} to ${shown(points.at(-1))}`);
+  const low = Math.min(...points), high = Math.max(...points);
+  const line = document.createElementNS(name, "polyline");
+  const place = (point, at) => `${(100 * at) / Math.max(points.length - 1, 1)},${38 - (36 * (point - low)) / (high - low || 1)}`;
+  line.setAttribute("points", points.map(place).join(" "));
+  line.setAttribute("fill", "none");
+  line.setAttribute("stroke", "currentColor");
+  line.setAttribute("vector-effect", "non-scaling-stroke");
+  svg.append(line);
+  return svg;
+};
+const record = (place) => {
+  const told = data.records[place];
+  const made = make("article");
+  made.append(make("h3", `${told.name}, seed ${told.seed}`));
+  if (told.status) made.append(make("p", told.status));
+  if (told.metrics) made.append(list(told.metrics));
+  if (told.points) made.append(make("p", told.what), curve(told.points, told.what));
+  if (told.configuration) {
+    const more = make("details");
+    more.append(make("summary", "Configuration and machine"), make("pre", JSON.stringify(told.configuration, null, 1)), list(told.manifest));
+    made.append(more);
+  }
+  made.append(make("p", "Run it again:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.file} --force`));
+  const link = make("a", `${told.file}`, { href: told.file });
+  made.append(link);
+  return made;
+};
+const open = (button) => {
+  const cell = button.parentNode, row = cell.parentNode, table = row.closest("table");
+  const head = table.tHead.rows[0].children[[...row.children].indexOf(cell)].querySelector(".sort").textContent;
+  const title = document.getElementById("details-title");
+  title.textContent = `${row.dataset.defense}: ${head}, ${button.textContent.trim()}`;
+  const places = button.dataset.r.split(" ").map((place) => parseInt(place, 36));
+  const body = document.getElementById("details-body");
+  body.replaceChildren(make("p", `${table.closest("article").querySelector("h3").textContent}. Made from ${places.length} records:`));
+  body.append(...places.map(record));
+  dialog.showModal();
+  title.focus();
+};
+for (const button of document.querySelectorAll(".cell")) button.addEventListener("click", () => open(button));
+document.getElementById("close").addEventListener("click", () => dialog.close());
+dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+
+// Two side by side.
+const one = document.getElementById("one"), other = document.getElementById("other");
+const compare = () => {
+  const table = document.getElementById("compared");
+  const head = make("tr");
+  for (const name of ["figure", one.value, other.value, "difference"]) head.append(make("th", name, { scope: "col" }));
+  table.tHead.replaceChildren(head);
+  const lines = [];
+  for (const panel of document.querySelectorAll("article.panel")) {
+    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].find((row) => row.dataset.defense === chosen.value));
+    if (!found[0] || !found[1]) continue;
+    const title = panel.querySelector("h3").textContent;
+    panel.querySelectorAll("thead th").forEach((column, place) => {
+      const cells = found.map((row) => row.children[place]);
+      if (place === 0 || !cells.some((cell) => cell.textContent.trim())) return;
+      const line = make("tr");
+      line.append(make("th", `${title}: ${column.querySelector(".sort").textContent}`, { scope: "row" }));
+      const values = cells.map((cell) => (cell.dataset.v === undefined ? null : Number(cell.dataset.v)));
+      const both = values[0] !== null && values[1] !== null;
+      const good = data.good[panel.id][place - 1];
+      cells.forEach((cell, side) => {
+        const made = make("td", cell.textContent.trim());
+        if (both && good && (values[side] - values[1 - side]) * good > 0) made.className = "better";
+        line.append(made);
+      });
+      line.append(make("td", both ? String(Number((values[0] - values[1]).toPrecision(3))) : ""));
+      lines.push(line);
+    });
+  }
+  table.tBodies[0].replaceChildren(...lines);
+};
+one.addEventListener("change", compare);
+other.addEventListener("change", compare);
+compare();

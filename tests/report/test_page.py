@@ -1,0 +1,310 @@
+"""The page of a leaderboard, in a real browser."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fflbench.records import evidence
+from fflbench.report import boards, page
+from fflbench.report.panels import Board, Cell, Column, Panel, Row
+
+COMMITTED = Path(__file__).parents[2] / "leaderboards" / "quick"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return evidence.gather(COMMITTED)
+
+
+@pytest.fixture(scope="module")
+def written(quick, tmp_path_factory):
+    """The page of the committed leaderboard, as a file."""
+    figures = {file.name: file.read_bytes() for file in sorted((COMMITTED / "figures").iterdir())}
+    file = tmp_path_factory.mktemp("page") / "index.html"
+    file.write_text(page.render(boards.board(quick.suite, quick.records), quick.records, figures))
+    return file
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if BROWSER is None:
+        pytest.skip("needs Chromium (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser, written):
+    """Opens a page; what it complained of, or asked for from elsewhere, fails the test."""
+    contexts, troubles = [], []
+
+    def open(file=written, **settings):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
+        contexts.append(context)
+        found = context.new_page()
+        found.on("console", lambda message: troubles.append(message.text))
+        found.on("pageerror", lambda error: troubles.append(str(error)))
+        found.on("dialog", lambda dialog: (troubles.append("an alert"), dialog.dismiss()))
+        found.on("request", lambda request: request.url.startswith(("file:", "data:")) or troubles.append(request.url))
+        found.goto(file.as_uri())
+        return found
+
+    yield open
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def figures_of(table, column):
+    cells = table.locator(f"tbody tr td:nth-child({column + 1})")
+    return [float(value) for value in cells.evaluate_all("cells => cells.map(cell => cell.dataset.v)") if value]
+
+
+def test_a_column_sorts_both_ways_and_says_so(opened):
+    table = opened().locator("#overall table").first
+    head = table.locator("thead th").nth(1)
+    head.locator(".sort").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    values = figures_of(table, 1)
+    assert len(values) > 5
+    assert values == sorted(values)
+    head.locator(".sort").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert figures_of(table, 1) == sorted(values, reverse=True)
+    table.locator("thead th .sort").first.click()
+    names = table.locator("tbody th").all_inner_texts()
+    assert names == sorted(names)
+    assert head.get_attribute("aria-sort") == "none"
+
+
+def test_what_has_no_figure_comes_last_either_way(opened):
+    table = opened().locator("#overall table").first
+    place = table.locator("thead .sort").all_inner_texts().index("server, s")
+    for _ in range(2):
+        table.locator("thead .sort").nth(place).click()
+        assert table.locator("tbody tr").last.locator("th").inner_text() == "ideal-secagg"
+
+
+def test_searching_leaves_rows_with_these_words(opened):
+    found = opened()
+    rows = found.locator("article tbody tr:visible")
+    before = rows.count()
+    found.get_by_label("Search rows").fill("krum")
+    names = set(rows.locator("th").all_inner_texts())
+    assert names == {"multi-krum"}
+    assert found.locator("#found").inner_text() == f"{rows.count()} of {before} rows"
+    found.get_by_label("Search rows").fill("nobody has this")
+    assert rows.count() == 0
+    found.get_by_label("Search rows").fill("")
+    assert rows.count() == before
+
+
+def test_defenses_can_be_left_out_and_brought_back(opened):
+    found = opened()
+    rows = found.locator("article tbody tr:visible")
+    before = rows.count()
+    found.get_by_text("Defenses", exact=True).click()
+    found.get_by_role("checkbox", name="foolsgold").uncheck()
+    assert "foolsgold" not in rows.locator("th").all_inner_texts()
+    assert rows.count() < before
+    found.get_by_role("button", name="Show all").click()
+    assert rows.count() == before
+
+
+def test_a_figure_leads_to_its_records(opened, quick):
+    found = opened()
+    row = found.locator("#overall tbody tr").filter(has_text="median").first
+    row.locator(".cell").first.click()
+    dialog = found.get_by_role("dialog")
+    assert dialog.locator("h2").inner_text().startswith("median: worst %")
+    text = dialog.inner_text()
+    board = boards.board(quick.suite, quick.records)
+    panel = next(panel for panel in board.panels if panel.section == "overall")
+    (cell,) = (row.cells[0] for row in panel.rows if row.label == "median")
+    assert dialog.locator("article").count() == len(cell.records)
+    for name in cell.records:
+        assert f"fflbench run leaderboards/quick/records/{name}.json --force" in text
+        assert dialog.locator(f'a[href="records/{name}.json"]').count() == 1
+    assert dialog.locator("svg.curve").count() == len(cell.records)
+    dialog.get_by_text("Configuration and machine").first.click()
+    assert '"rounds": 30' in dialog.locator("pre:visible").first.inner_text()
+    found.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_two_defenses_stand_side_by_side(opened):
+    found = opened()
+    found.get_by_label("One", exact=True).select_option("fedavg")
+    found.get_by_label("with the other").select_option("median")
+    table = found.locator("#compared")
+    assert table.locator("thead th").all_inner_texts() == ["figure", "fedavg", "median", "difference"]
+    line = table.locator("tbody tr").filter(has_text="robustness, privacy and cost: worst %")
+    one, other, difference = line.locator("td").all_inner_texts()
+    shown = [float(re.search(r"-?\d+\.\d+", text)[0]) for text in (one, other)]
+    assert float(difference) == pytest.approx(shown[0] - shown[1], abs=0.01)
+    better = line.locator("td.better").inner_text()
+    assert better == (one if shown[0] > shown[1] else other)
+
+
+def test_everything_works_by_keyboard_alone(opened):
+    found = opened()
+    found.keyboard.press("Tab")
+    assert found.evaluate("document.activeElement.className") == "skip"
+
+    def until(selector):
+        for _ in range(400):
+            found.keyboard.press("Tab")
+            if found.evaluate("name => document.activeElement.matches(name)", selector):
+                return
+        raise AssertionError(f"no way to {selector}")
+
+    until("#search")
+    found.keyboard.type("ffl")
+    until("article .sort")
+    found.keyboard.press("Enter")
+    assert found.locator('th[aria-sort="ascending"]').count() == 1
+    until(".about")
+    assert found.locator(".tip:visible").count() == 1
+    until(".cell")
+    found.keyboard.press("Enter")
+    dialog = found.get_by_role("dialog")
+    assert dialog.is_visible()
+    until("#close")
+    found.keyboard.press("Enter")
+    assert not dialog.is_visible()
+    assert found.evaluate("document.activeElement.className") == "cell"
+
+
+def test_every_column_is_explained_on_hover(opened):
+    found = opened()
+    about = found.locator("#overall .about").first
+    assert found.locator(".tip:visible").count() == 0
+    about.hover()
+    tip = found.locator(".tip:visible")
+    assert tip.count() == 1
+    assert about.get_attribute("aria-describedby") == tip.get_attribute("id")
+    assert (
+        found.locator("article thead th").count()
+        == found.locator("article .tip").count() + found.locator("article.panel").count()
+    )
+
+
+def test_a_narrow_screen_scrolls_tables_and_not_the_page(opened):
+    found = opened(viewport={"width": 390, "height": 800})
+    assert found.evaluate("document.documentElement.scrollWidth") <= 390
+    assert found.locator(".scroll").first.evaluate("box => box.scrollWidth > box.clientWidth")
+    found.locator(".cell").first.click()
+    assert found.get_by_role("dialog").bounding_box()["width"] <= 390
+
+
+def test_dark_is_dark(opened):
+    colours = [
+        opened(color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    ]
+    assert colours[0] == "rgb(255, 255, 255)"
+    assert sum(map(int, re.findall(r"\d+", colours[1]))) < 120
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_barrier_is_found(opened, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = opened(color_scheme=scheme)
+    results = Axe().run(found).response["violations"]
+    found.locator(".cell").first.click()
+    results += Axe().run(found).response["violations"]
+    serious = [(each["id"], each["nodes"][0]["html"]) for each in results if each["impact"] in ("serious", "critical")]
+    assert serious == []
+
+
+def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
+    record = quick.records[0].model_copy(update={"labels": {**quick.records[0].labels, "defense": EVIL}})
+    cell = Cell(mean=1.0, note=EVIL, records=(record.id,))
+    column = Column(name="x", title=EVIL, meaning=f'" onmouseover="alert(1)" {EVIL}')
+    row = Row(label=EVIL, cells=(cell,), flags=(EVIL, "</script><img src=x onerror=alert(1)>"))
+    panel = Panel(name="evil", title=EVIL, section="overall", columns=(column,), rows=(row,), notes=(EVIL,))
+    board = Board(suite=EVIL, title=EVIL, description=EVIL, panels=(panel,), flags=(EVIL,))
+    file = tmp_path / "evil.html"
+    file.write_text(page.render(board, [record], {}))
+    found = opened(file)
+    found.locator(".about").first.hover()
+    found.locator(".cell").first.click()
+    assert EVIL in found.get_by_role("dialog").inner_text()
+    assert found.locator("tbody th").first.inner_text().startswith(EVIL)
+    assert found.locator("img").count() == 0
+    (tmp_path / "index.html").write_text(page.index([("evil", board)]))
+    assert opened(tmp_path / "index.html").get_by_role("link").inner_text() == EVIL
+
+
+# Without a browser
+
+
+def test_the_same_records_give_the_same_bytes(quick):
+    board = boards.board(quick.suite, quick.records)
+    assert page.render(board, quick.records, {}) == page.render(board, quick.records[::-1], {})
+
+
+def synthetic(quick, cells=5000):
+    """A leaderboard of many cells, ten columns a table, five records a cell."""
+    first = quick.records[0]
+    records = [
+        first.model_copy(update={"id": f"{number:016x}", "configuration": {**first.configuration, "seed": number % 5}})
+        for number in range(cells)
+    ]
+    columns = tuple(Column(name=f"c{n}", title=f"column {n} %", meaning="A column.", percent=True) for n in range(10))
+    rows = [
+        Row(
+            label=f"defense {number}",
+            cells=tuple(
+                Cell(
+                    mean=(37 * (10 * number + n)) % 997 / 997,
+                    half_width=0.01,
+                    seeds=5,
+                    records=tuple(f"{(10 * number + n + k) % cells:016x}" for k in range(5)),
+                )
+                for n in range(10)
+            ),
+        )
+        for number in range(cells // 10)
+    ]
+    panels = tuple(
+        Panel(name=f"p{n}", title=f"Table {n}", section="robustness", columns=columns, rows=tuple(rows[n::5]))
+        for n in range(5)
+    )
+    return Board(suite="big", title="Big", description="", panels=panels, flags=()), records
+
+
+def test_a_page_of_5000_cells_stays_small_and_links_to_records(quick, opened, tmp_path):
+    board, records = synthetic(quick)
+    text = page.render(board, records, {})
+    assert len(text.encode()) < 2_000_000
+    file = tmp_path / "big.html"
+    file.write_text(text)
+    found = opened(file)
+    found.locator(".sort").nth(3).click()
+    values = figures_of(found.locator("table").first, 3)
+    assert values == sorted(values)
+    found.locator(".cell").first.click()
+    assert found.get_by_role("dialog").locator("article").count() == 5
+    assert found.get_by_role("dialog").locator("a").first.get_attribute("href").startswith("records/")
+
+
+def test_values_are_embedded_and_histories_short(written):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', written.read_text(), re.DOTALL)[1])
+    assert len(data["records"]) == 207
+    assert all(len(told.get("points", [])) <= 30 for told in data["records"])
+    assert sum("points" in told for told in data["records"]) > 100
