@@ -6,6 +6,7 @@ the template escapes them, and data for the script is JSON that no tag can end.
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -29,6 +30,7 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
 
     ordered = sorted(records, key=lambda record: (_name(record), record.configuration["seed"], record.id))
     places = {record.id: place for place, record in enumerate(ordered)}
+    names = _defenses(records)
     data = {
         "suite": robust.slug(board.suite),
         "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
@@ -39,11 +41,11 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
         board=board,
         suite=robust.slug(board.suite),
         count=len(ordered),
-        defenses=sorted({row.label for panel in board.panels for row in panel.rows}),
+        defenses=names,
         sections=[
             (name, title, shown)
             for name, title in SECTIONS.items()
-            if (shown := [_panel(panel, places) for panel in board.panels if panel.section == name])
+            if (shown := [_panel(panel, places, names) for panel in board.panels if panel.section == name])
         ],
         figures=[_figure(name, content, drawn) for name, content in drawn.items() if is_shown(name)],
         js=Markup(_file("page.js")),  # noqa: S704 (our own file)
@@ -85,22 +87,30 @@ def _short(number: int) -> str:
             return text
 
 
-def _panel(panel: Panel, places: Mapping[str, int]) -> dict[str, Any]:
+def _defenses(records: Sequence[Record]) -> list[str]:
+    """What suites call them, however attackers behave in an exchange."""
+    return sorted({re.sub(r", strategy \d+$", "", record.labels["defense"]) for record in records})
+
+
+def _panel(panel: Panel, places: Mapping[str, int], names: Sequence[str]) -> dict[str, Any]:
     flags = list(dict.fromkeys(flag for row in panel.rows for flag in row.flags))
     return {
         "name": panel.name,
         "title": panel.title,
         "columns": panel.columns,
-        "rows": [_row(row, panel, flags, places) for row in panel.rows],
+        "rows": [_row(row, panel, flags, places, names) for row in panel.rows],
         "flags": flags,
         "notes": panel.notes,
     }
 
 
-def _row(row: Row, panel: Panel, flags: Sequence[str], places: Mapping[str, int]) -> dict[str, Any]:
+def _row(
+    row: Row, panel: Panel, flags: Sequence[str], places: Mapping[str, int], names: Sequence[str]
+) -> dict[str, Any]:
     return {
         "label": row.label,
-        "defense": row.label,
+        # Some tables have several rows of one, which say how they differ behind its name.
+        "defense": max((name for name in names if row.label.startswith(name)), key=len, default=row.label),
         "flags": [flags.index(flag) + 1 for flag in row.flags],
         "cells": [_cell(cell, column, places) for cell, column in zip(row.cells, panel.columns, strict=True)],
     }

@@ -56,6 +56,19 @@ document.getElementById("all").addEventListener("click", () => {
   filter();
 });
 
+// What a column means: beside its mark, wherever a table has been scrolled to.
+for (const button of document.querySelectorAll(".about")) {
+  const tip = button.nextElementSibling;
+  const place = () => {
+    const mark = button.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(mark.left, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${mark.bottom + 6}px`;
+  };
+  button.addEventListener("mouseenter", place);
+  button.addEventListener("focus", place);
+  button.addEventListener("keydown", (event) => { if (event.key === "Escape") button.blur(); });
+}
+
 // What is behind a figure.
 const dialog = document.getElementById("details");
 const shown = (figure) => (typeof figure === "number" ? String(Number(figure.toPrecision(6))) : JSON.stringify(figure));
@@ -124,19 +137,24 @@ const compare = () => {
   table.tHead.replaceChildren(head);
   const lines = [];
   for (const panel of document.querySelectorAll("article.panel")) {
-    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].find((row) => row.dataset.defense === chosen.value));
-    if (!found[0] || !found[1]) continue;
+    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].filter((row) => row.dataset.defense === chosen.value));
+    if (!found[0].length || !found[1].length) continue;
     const title = panel.querySelector("h3").textContent;
     panel.querySelectorAll("thead th").forEach((column, place) => {
-      const cells = found.map((row) => row.children[place]);
-      if (place === 0 || !cells.some((cell) => cell.textContent.trim())) return;
+      const sides = found.map((of) => of.map((row) => row.children[place]));
+      if (place === 0 || !sides.flat().some((cell) => cell.textContent.trim())) return;
       const line = make("tr");
       line.append(make("th", `${title}: ${column.querySelector(".sort").textContent}`, { scope: "row" }));
-      const values = cells.map((cell) => (cell.dataset.v === undefined ? null : Number(cell.dataset.v)));
+      // Of several rows none stands for the others.
+      const values = sides.map((cells) => (cells.length > 1 || cells[0].dataset.v === undefined ? null : Number(cells[0].dataset.v)));
       const both = values[0] !== null && values[1] !== null;
       const good = data.good[panel.id][place - 1];
-      cells.forEach((cell, side) => {
-        const made = make("td", cell.textContent.trim());
+      sides.forEach((cells, side) => {
+        const told = cells.map((cell) => {
+          const text = cell.textContent.trim().replace(/^= /, "");
+          return cells.length > 1 ? `${cell.parentNode.children[0].textContent.trim()}: ${text}` : text;
+        });
+        const made = make("td", told.join("; "));
         if (both && good && (values[side] - values[1 - side]) * good > 0) made.className = "better";
         line.append(made);
       });
