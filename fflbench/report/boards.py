@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from fflbench import registry
 from fflbench.errors import FflbenchError
@@ -244,15 +243,16 @@ def _judged_for(task: str, records: Sequence[Record]) -> list[Record]:
 
 def _differing(label: str, task: str, records: Sequence[Record]) -> Iterable[str]:
     """Where a defense was set otherwise for its costs than for its robustness, which is one row here."""
-    told: dict[str, list[Any]] = {}
+    told: dict[str, dict[str, str]] = {}
     for record in records:
         if re.sub(r", strategy \d+$", "", record.labels["defense"]) == label and record.labels["task"] == task:
+            what = "robustness" if "attack" in record.configuration else record.configuration["measure"]["name"]
             for name, value in record.configuration["defense"]["parameters"].items():
-                values = told.setdefault(name, [])
-                values += [value] * (value not in values)
-    varied = [f"{name} = {' and '.join(map(str, values))}" for name, values in told.items() if len(values) > 1]
-    if varied:
-        yield f"robustness and cost were measured with different settings: {', '.join(varied)}"
+                told.setdefault(name, {})[what] = str(value)
+    for name, by_use in told.items():
+        if len(set(by_use.values())) > 1:
+            uses = ", ".join(f"{what} with {name} = {value}" for what, value in by_use.items())
+            yield f"measured with different settings: {uses}"
 
 
 def _overall_notes(setting: str) -> tuple[str, ...]:
@@ -267,7 +267,8 @@ def _overall_leak(name: str, title: str, who: str, records: Sequence[Record]) ->
     return Column(
         name=name,
         title=title,
-        meaning=f"The most that {who} rebuilt, as a peak signal-to-noise ratio; a random image gives {floor:.1f} dB.",
+        meaning=f"The most that {who} rebuilt of people's images, as a peak signal-to-noise ratio: a random image "
+        f"gives {floor:.1f} dB and tells nothing, from about 20 dB an image can be recognised, above 40 it is a copy.",
         digits=1,
         higher_is_better=False,
     )

@@ -95,8 +95,9 @@ def panels(records: Sequence[Record]) -> Iterable[Panel]:
             rows=tuple(rows),
             notes=(
                 f"Reconstruction by {', '.join(attacks)}: peak signal-to-noise ratio, the best attack of each seed; "
-                "higher means that more came back, and what is near the floor tells nothing. Empty: was not run, "
-                "mostly since it makes no sense against that defense.",
+                "higher means that more came back: near the floor nothing, from about 20 dB an image can be "
+                "recognised, above 40 dB it is a copy. Empty: was not run, mostly since it makes no sense against that "
+                "defense.",
             ),
         )
 
@@ -114,10 +115,14 @@ def _leak_column(target: str, facts: Mapping[str, Any]) -> Column:
     return Column(
         name=target,
         title=f"{target} ({facts['caution']}), dB" if facts.get("caution") else f"{target}, dB",
-        meaning=f"{facts.get('target', target)}. Must know: {knows}.",
+        meaning=f"{_sentence(facts.get('target', target))} The server must know: {knows}.",
         digits=1,
         higher_is_better=False,
     )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def target_of(record: Record) -> str:

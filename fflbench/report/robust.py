@@ -179,8 +179,8 @@ def summary(task: Task) -> Panel:
     columns.append(
         Column(
             name="clean_cost",
-            title="cost %",
-            meaning=f"Accuracy without attack, less that of {task.baseline}, seed by seed.",
+            title=f"no attack, against {task.baseline} %",
+            meaning=f"Accuracy without attack, less that of {task.baseline}, seed by seed: below 0, a defense costs.",
             percent=True,
             higher_is_better=True,
         )
@@ -196,8 +196,9 @@ def summary(task: Task) -> Panel:
             ACCURACY.model_copy(
                 update={
                     "name": "worst_accuracy",
-                    "title": "worst %",
-                    "meaning": f"The lowest accuracy of each seed over {_listed(open_attacks)}, then the mean.",
+                    "title": "worst untargeted %",
+                    "meaning": f"The lowest accuracy of each seed over {_listed(open_attacks)}, then the mean. Attacks "
+                    "that aim at one class have columns of their own.",
                 }
             )
         )
@@ -247,7 +248,7 @@ def summary(task: Task) -> Panel:
         ),
         notes=(
             "Where attackers can behave in several ways in an exchange, each seed counts with its worst strategy. "
-            "Excess: attack success less that of the attack-free model of the same seed.",
+            f"Excess: attack success less that of {task.baseline} without attack, same seed.",
         ),
     )
 

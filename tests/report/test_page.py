@@ -106,8 +106,11 @@ def test_searching_leaves_rows_with_these_words(opened):
     names = set(rows.locator("th").all_inner_texts())
     assert names == {"multi-krum"}
     assert found.locator("#found").inner_text() == f"{rows.count()} of {before} rows"
+    found.get_by_label("Search rows").fill("median, gaussian-noise")
+    assert rows.locator("th").all_inner_texts() == ["median"]
     found.get_by_label("Search rows").fill("nobody has this")
     assert rows.count() == 0
+    assert found.locator("#found").inner_text() == "No row matches."
     found.get_by_label("Search rows").fill("")
     assert rows.count() == before
 
@@ -129,7 +132,9 @@ def test_a_figure_leads_to_its_records(opened, quick):
     row = found.locator("#overall tbody tr").filter(has_text="median").first
     row.locator(".cell").first.click()
     dialog = found.get_by_role("dialog")
-    assert dialog.locator("h2").inner_text().startswith("median: worst %")
+    assert dialog.locator("h2").inner_text().startswith("median: worst untargeted %")
+    assert dialog.locator("article > details[open]").count() == 1
+    dialog.evaluate("it => it.querySelectorAll('article > details').forEach((box) => { box.open = true; })")
     text = dialog.inner_text()
     board = boards.board(quick.suite, quick.records)
     panel = next(panel for panel in board.panels if panel.section == "overall")
@@ -147,16 +152,33 @@ def test_a_figure_leads_to_its_records(opened, quick):
 
 def test_two_defenses_stand_side_by_side(opened):
     found = opened()
-    found.get_by_label("One", exact=True).select_option("fedavg")
-    found.get_by_label("with the other").select_option("median")
+    found.get_by_label("Compare", exact=True).select_option("fedavg")
+    found.get_by_label("with", exact=True).select_option("foolsgold")
     table = found.locator("#compared")
-    assert table.locator("thead th").all_inner_texts() == ["figure", "fedavg", "median", "difference"]
-    line = table.locator("tbody tr").filter(has_text="robustness, privacy and cost: worst %")
+    assert table.locator("thead th").all_inner_texts() == ["figure", "fedavg", "foolsgold", "difference"]
+    line = table.locator("tbody tr").filter(has_text="worst untargeted %").first
     one, other, difference = line.locator("td").all_inner_texts()
     shown = [float(re.search(r"-?\d+\.\d+", text)[0]) for text in (one, other)]
-    assert float(difference) == pytest.approx(shown[0] - shown[1], abs=0.01)
-    better = line.locator("td.better").inner_text()
-    assert better == (one if shown[0] > shown[1] else other)
+    assert float(difference) == pytest.approx(shown[0] - shown[1], abs=0.011)
+    assert line.locator("td.better").inner_text() == one
+    found.get_by_label("with", exact=True).select_option("median")
+    # Their intervals overlap.
+    assert table.locator("tbody tr").filter(has_text="worst untargeted %").first.locator("td.better").count() == 0
+
+
+def test_rows_of_one_defense_are_compared_together(opened):
+    found = opened()
+    found.get_by_label("Compare", exact=True).select_option("ffl")
+    assert "ffl, strategy 1: " in found.locator("#compared").inner_text()
+    assert found.get_by_label("Compare", exact=True).locator("option").all_inner_texts() == [
+        *("fedavg", "ffl", "foolsgold", "ideal-secagg", "median", "multi-krum", "trimmed-mean")
+    ]
+
+
+def test_words_are_explained(opened):
+    words = opened().locator("#words").inner_text()
+    for name in ("ideal-secagg", "noise-control", "strategy", "digits-mlp", "idlg"):
+        assert name in words
 
 
 def test_everything_works_by_keyboard_alone(opened):
@@ -206,6 +228,8 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(opened):
     found = opened(viewport={"width": 390, "height": 800})
     assert found.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.locator(".scroll").first.evaluate("box => box.scrollWidth > box.clientWidth")
+    names = found.locator("#overall tbody th")
+    assert min(name.bounding_box()["width"] for name in names.all()) > 90
     found.locator(".cell").first.click()
     assert found.get_by_role("dialog").bounding_box()["width"] <= 390
 

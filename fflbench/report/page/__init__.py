@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from fflbench import registry
 from fflbench.records.record import Record
+from fflbench.registry import Kind
 from fflbench.report import figures, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 
@@ -21,6 +23,23 @@ POINTS = 30
 """Of a history, at most."""
 SECTIONS = {"overall": "All together", "robustness": "Robustness", "privacy": "Privacy", "cost": "Cost"}
 """In the order of the page."""
+MAIN = ("accuracy", "auc", "psnr", "recovered", "seconds", "bytes")
+"""The figure that a record is known by, the first that it has."""
+STRATEGIES = (
+    "strategy",
+    "What attackers do where fragments are exchanged: 1 mix as agreed, 2 submit all poison instead, 3 give poison and "
+    "submit clean.",
+    "",
+)
+CAPTIONS = {
+    "accuracy": "Accuracy over rounds, mean and 95% interval",
+    "decay": "How long partners are found and masks undone",
+    "grid": "What was rebuilt, of the first seed",
+    "heatmap": "Every attack on every defense",
+    "roc": "How well members are told from others",
+    "scatter": "Robustness against privacy",
+    "trust": "Trust over rounds, of the honest and of attackers",
+}
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -34,6 +53,7 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
     data = {
         "suite": robust.slug(board.suite),
         "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
+        "digits": {panel.name: [column.digits for column in panel.columns] for panel in board.panels},
         "good": {panel.name: [_good(column) for column in panel.columns] for panel in board.panels},
     }
     return _fill(
@@ -42,6 +62,7 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
         suite=robust.slug(board.suite),
         count=len(ordered),
         defenses=names,
+        words=_words(records),
         sections=[
             (name, title, shown)
             for name, title in SECTIONS.items()
@@ -90,6 +111,22 @@ def _short(number: int) -> str:
 def _defenses(records: Sequence[Record]) -> list[str]:
     """What suites call them, however attackers behave in an exchange."""
     return sorted({re.sub(r", strategy \d+$", "", record.labels["defense"]) for record in records})
+
+
+def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
+    """What the names on the page stand for, as far as their plugins are here to tell."""
+    found: dict[str, tuple[str, str, str, str]] = {}
+    for record in records:
+        for kind in (Kind.DEFENSE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.TASK):
+            told, label = record.configuration.get(kind), record.labels.get(kind, "")
+            label = re.sub(r", strategy \d+$", "", label)
+            if told and label not in found:
+                entry = next((entry for entry in registry.entries(kind) if entry.name == told["name"]), None)
+                if entry:
+                    found[label] = (label, entry.title, entry.summary, entry.citation)
+    if any("strategy" in record.labels["defense"] for record in records):
+        found["strategy"] = ("strategy", *STRATEGIES)
+    return sorted(found.values())
 
 
 def _panel(panel: Panel, places: Mapping[str, int], names: Sequence[str]) -> dict[str, Any]:
@@ -142,10 +179,12 @@ def _told(record: Record, *, whole: bool) -> dict[str, Any]:
     }
     if not whole:
         return told
+    main = next((name for name in MAIN if isinstance(record.metrics.get(name), int | float)), "")
     what, points = _history(record)
     made = record.manifest
     return {
         **told,
+        **({"main": [main, record.metrics[main]]} if main else {}),
         "metrics": {name: value for name, value in record.metrics.items() if isinstance(value, int | float)},
         "configuration": record.configuration,
         "manifest": {key: made.get(key) for key in ("fflbench", "commit", "processor", "python", "libraries")},
@@ -175,10 +214,10 @@ def is_shown(name: str) -> bool:
 def _figure(name: str, content: bytes, drawn: Mapping[str, bytes]) -> dict[str, str]:
     stem, _, kind = name.rpartition(".")
     mime = "image/svg+xml" if kind == "svg" else "image/png"
-    numbers = f"{stem}.csv"
+    numbers, (kind_of, _, rest) = f"{stem}.csv", stem.partition("-")
     return {
         "section": figures.section(name),
         "data": f"data:{mime};base64,{base64.b64encode(content).decode()}",
-        "alt": stem.replace("-", " "),
+        "alt": f"{CAPTIONS.get(kind_of, kind_of)}: {rest.replace('-', ' ')}",
         "numbers": numbers if numbers in drawn else "",
     }

@@ -34,9 +34,9 @@ for (const button of document.querySelectorAll(".sort")) button.addEventListener
 // Searching and filtering.
 const search = document.getElementById("search");
 const boxes = [...document.querySelectorAll("input[name=defense]")];
-const texts = rows.map((row) => row.textContent.toLowerCase());
+const texts = rows.map((row) => `${row.closest("article").querySelector("h3").textContent} ${row.textContent}`.toLowerCase());
 const filter = () => {
-  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean);
   const chosen = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
   let shown = 0;
   rows.forEach((row, place) => {
@@ -46,7 +46,8 @@ const filter = () => {
   for (const panel of document.querySelectorAll("article.panel")) {
     panel.hidden = ![...panel.querySelectorAll("tbody tr")].some((row) => !row.hidden);
   }
-  document.getElementById("found").textContent = shown === rows.length ? "" : `${shown} of ${rows.length} rows`;
+  const told = shown ? `${shown} of ${rows.length} rows` : "No row matches.";
+  document.getElementById("found").textContent = shown === rows.length ? "" : told;
 };
 search.addEventListener("input", filter);
 for (const box of boxes) box.addEventListener("change", filter);
@@ -95,31 +96,33 @@ const curve = (points, what) => {
   svg.append(line);
   return svg;
 };
-const record = (place) => {
+const record = (place, number) => {
   const told = data.records[place];
-  const made = make("article");
-  made.append(make("h3", `${told.name}, seed ${told.seed}`));
-  if (told.status) made.append(make("p", told.status));
-  if (told.metrics) made.append(list(told.metrics));
-  if (told.points) made.append(make("p", told.what), curve(told.points, told.what));
+  const made = make("article"), box = make("details"), head = make("summary");
+  head.append(make("h3", `${told.name}, seed ${told.seed}`), told.main ? `: ${told.main[0]} ${shown(told.main[1])}` : "");
+  box.append(head);
+  box.open = number === 0;
+  made.append(box);
+  if (told.status) box.append(make("p", told.status));
+  if (told.metrics) box.append(list(told.metrics));
+  if (told.points) box.append(make("p", `${told.what}, from ${shown(told.points[0])} to ${shown(told.points.at(-1))}`), curve(told.points, told.what));
   if (told.configuration) {
     const more = make("details");
     more.append(make("summary", "Configuration and machine"), make("pre", JSON.stringify(told.configuration, null, 1)), list(told.manifest));
-    made.append(more);
+    box.append(more);
   }
-  made.append(make("p", "Run it again:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.file} --force`));
-  const link = make("a", `${told.file}`, { href: told.file });
-  made.append(link);
+  box.append(make("p", "Run it again, from the project's folder:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.file} --force`));
+  box.append(make("a", `${told.file}`, { href: told.file }));
   return made;
 };
 const open = (button) => {
   const cell = button.parentNode, row = cell.parentNode, table = row.closest("table");
   const head = table.tHead.rows[0].children[[...row.children].indexOf(cell)].querySelector(".sort").textContent;
   const title = document.getElementById("details-title");
-  title.textContent = `${row.dataset.defense}: ${head}, ${button.textContent.trim()}`;
+  title.textContent = `${row.children[0].textContent.trim()}: ${head}, ${button.textContent.trim().replace(/^= /, "")}`;
   const places = button.dataset.r.split(" ").map((place) => parseInt(place, 36));
   const body = document.getElementById("details-body");
-  body.replaceChildren(make("p", `${table.closest("article").querySelector("h3").textContent}. Made from ${places.length} records:`));
+  body.replaceChildren(make("p", `${table.closest("article").querySelector("h3").textContent}. Made from ${places.length} record${places.length > 1 ? "s" : ""}:`));
   body.append(...places.map(record));
   dialog.showModal();
   title.focus();
@@ -139,15 +142,19 @@ const compare = () => {
   for (const panel of document.querySelectorAll("article.panel")) {
     const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].filter((row) => row.dataset.defense === chosen.value));
     if (!found[0].length || !found[1].length) continue;
-    const title = panel.querySelector("h3").textContent;
+    const title = make("tr");
+    title.append(make("th", panel.querySelector("h3").textContent, { scope: "rowgroup", colspan: "4" }));
+    lines.push(title);
     panel.querySelectorAll("thead th").forEach((column, place) => {
       const sides = found.map((of) => of.map((row) => row.children[place]));
       if (place === 0 || !sides.flat().some((cell) => cell.textContent.trim())) return;
       const line = make("tr");
-      line.append(make("th", `${title}: ${column.querySelector(".sort").textContent}`, { scope: "row" }));
+      line.append(make("th", column.querySelector(".sort").textContent, { scope: "row" }));
       // Of several rows none stands for the others.
       const values = sides.map((cells) => (cells.length > 1 || cells[0].dataset.v === undefined ? null : Number(cells[0].dataset.v)));
       const both = values[0] !== null && values[1] !== null;
+      const spreads = sides.map((cells) => Number((cells[0].querySelector(".spread")?.textContent ?? "0").replace(" ± ", "")));
+      const apart = both && Math.abs(values[0] - values[1]) > spreads[0] + spreads[1];
       const good = data.good[panel.id][place - 1];
       sides.forEach((cells, side) => {
         const told = cells.map((cell) => {
@@ -155,10 +162,10 @@ const compare = () => {
           return cells.length > 1 ? `${cell.parentNode.children[0].textContent.trim()}: ${text}` : text;
         });
         const made = make("td", told.join("; "));
-        if (both && good && (values[side] - values[1 - side]) * good > 0) made.className = "better";
+        if (apart && good && (values[side] - values[1 - side]) * good > 0) made.className = "better";
         line.append(made);
       });
-      line.append(make("td", both ? String(Number((values[0] - values[1]).toPrecision(3))) : ""));
+      line.append(make("td", both ? (values[0] - values[1]).toFixed(data.digits[panel.id][place - 1]) : ""));
       lines.push(line);
     });
   }
