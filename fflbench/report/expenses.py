@@ -49,6 +49,21 @@ KILOBYTES = Column(
 )
 
 
+WAYS = {"between": "between partners"}
+KINDS = {
+    "power": "A partner's half of a Diffie-Hellman key agreement",
+    "sealed seed": "The seed of a pad, sealed for the server",
+    "masked vector": "Updates under one-time pads",
+    "mixed update": "What is submitted after an exchange",
+    "update": "What is submitted as it is",
+    "model": "The global model",
+    "feedback": "What the server tells of a score",
+    "mac": "Authentication codes",
+    "framing": "Headers and lengths",
+}
+"""What kinds of messages are."""
+
+
 def runtime(records: Sequence[Record]) -> Iterable[Panel]:
     """What a round takes in time and memory."""
     groups: dict[tuple[str, int], list[Record]] = {}
@@ -99,7 +114,12 @@ def sent(records: Sequence[Record]) -> Iterable[Panel]:
         )
         columns = [KILOBYTES]
         columns += [
-            Column(name=f"{way} {kind}", title=f"{way}: {kind}", meaning=f"Bytes of {kind}, {way}.", digits=0)
+            Column(
+                name=f"{way} {kind}",
+                title=f"{WAYS.get(way, way)}: {kind}, bytes",
+                meaning=f"{KINDS.get(kind, kind)}, {WAYS.get(way, way)}, in bytes.",
+                digits=0,
+            )
             for way, kind in kinds
         ]
         rows = []
