@@ -49,14 +49,14 @@ KILOBYTES = Column(
 )
 
 
-WAYS = {"between": "between partners"}
+WAYS = {"up": "to the server", "down": "from the server", "between": "between partners"}
 KINDS = {
     "power": "A partner's half of a Diffie-Hellman key agreement",
     "sealed seed": "The seed of a pad, sealed for the server",
     "masked vector": "Updates under one-time pads",
     "mixed update": "What is submitted after an exchange",
     "update": "What is submitted as it is",
-    "model": "The global model",
+    "global model": "The global model",
     "feedback": "What the server tells of a score",
     "mac": "Authentication codes",
     "framing": "Headers and lengths",
