@@ -252,7 +252,19 @@ def _differing(label: str, task: str, records: Sequence[Record]) -> Iterable[str
     for name, by_use in told.items():
         if len(set(by_use.values())) > 1:
             uses = ", ".join(f"{what} with {name} = {value}" for what, value in by_use.items())
-            yield f"measured with different settings: {uses}"
+            yield f"measured with different settings: {uses}{_meaning(label, name, records)}"
+
+
+def _meaning(label: str, parameter: str, records: Sequence[Record]) -> str:
+    """What a defense's parameter sets, where its plugin is here to tell."""
+    names = {
+        record.configuration["defense"]["name"] for record in records if record.labels["defense"].startswith(label)
+    }
+    for entry in registry.entries(Kind.DEFENSE):
+        for known in entry.parameters:
+            if entry.name in names and known.name == parameter and known.meaning:
+                return f" ({parameter}: {known.meaning})"
+    return ""
 
 
 def _overall_notes(setting: str) -> tuple[str, ...]:

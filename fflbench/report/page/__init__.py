@@ -54,7 +54,7 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
         "suite": robust.slug(board.suite),
         "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
         "digits": {panel.name: [column.digits for column in panel.columns] for panel in board.panels},
-        "good": {panel.name: [_good(column) for column in panel.columns] for panel in board.panels},
+        "good": {panel.name: [_good(panel, column) for column in panel.columns] for panel in board.panels},
     }
     return _fill(
         "page.html.j2",
@@ -155,7 +155,8 @@ def _row(
 
 def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, Any]:
     scale = 100 if column.percent else 1
-    told = {"mark": cell.mark, "note": cell.note, "spread": "", "value": None, "text": cell.text}
+    told: dict[str, str | None] = {"mark": cell.mark, "note": cell.note, "spread": "", "text": cell.text}
+    told["value"] = "0" if cell.text == "0" else None
     if cell.mean is not None:
         told |= {"value": f"{cell.mean * scale:.9g}", "text": f"{cell.mean * scale:.{column.digits}f}"}
         told["spread"] = "" if cell.half_width is None else f"{cell.half_width * scale:.{column.digits}f}"
@@ -164,9 +165,11 @@ def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, An
     return {**told, "records": " ".join(map(_short, behind))}
 
 
-def _good(column: Column) -> int:
-    """Which way is better: up, down, or neither."""
-    return 0 if column.higher_is_better is None else 1 if column.higher_is_better else -1
+def _good(panel: Panel, column: Column) -> int:
+    """Which way is better: up, down, or neither. Who withstands one way of looking may not withstand the next."""
+    if column.higher_is_better is None or (panel.section == "privacy" and column.name != "worst"):
+        return 0
+    return 1 if column.higher_is_better else -1
 
 
 def _told(record: Record, *, whole: bool) -> dict[str, Any]:

@@ -70,6 +70,8 @@ for (const button of document.querySelectorAll(".about")) {
   button.addEventListener("keydown", (event) => { if (event.key === "Escape") button.blur(); });
 }
 
+addEventListener("scroll", () => { if (document.activeElement.matches(".about")) document.activeElement.blur(); }, true);
+
 // What is behind a figure.
 const dialog = document.getElementById("details");
 const shown = (figure) => (typeof figure === "number" ? String(Number(figure.toPrecision(6))) : JSON.stringify(figure));
@@ -140,7 +142,7 @@ const compare = () => {
   table.tHead.replaceChildren(head);
   const lines = [];
   for (const panel of document.querySelectorAll("article.panel")) {
-    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].filter((row) => row.dataset.defense === chosen.value));
+    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].filter((row) => row.dataset.defense === chosen.value && !row.children[0].textContent.includes("(no attacks)")));
     if (!found[0].length || !found[1].length) continue;
     const title = make("tr");
     title.append(make("th", panel.querySelector("h3").textContent, { scope: "rowgroup", colspan: "4" }));
