@@ -228,6 +228,9 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(opened):
     found = opened(viewport={"width": 390, "height": 800})
     assert found.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.locator(".scroll").first.evaluate("box => box.scrollWidth > box.clientWidth")
+    told = "More columns to the right: scroll sideways."
+    assert found.locator("#overall").get_by_text(told).is_visible()
+    assert not opened(viewport={"width": 1800, "height": 900}).locator("#overall").get_by_text(told).is_visible()
     names = found.locator("#overall tbody th")
     assert min(name.bounding_box()["width"] for name in names.all()) > 90
     found.locator(".cell").first.click()

@@ -57,6 +57,16 @@ document.getElementById("all").addEventListener("click", () => {
   filter();
 });
 
+// Where a table is wider than its place.
+const hints = [...document.querySelectorAll(".scroll")].map((box) => {
+  const hint = make("p", "More columns to the right: scroll sideways.", { class: "notes" });
+  box.before(hint);
+  return () => { hint.hidden = box.scrollWidth <= box.clientWidth + 1; };
+});
+const hint = () => hints.forEach((update) => update());
+addEventListener("resize", hint);
+addEventListener("load", hint);
+
 // What a column means: beside its mark, wherever a table has been scrolled to.
 for (const button of document.querySelectorAll(".about")) {
   const tip = button.nextElementSibling;
@@ -172,6 +182,7 @@ const compare = () => {
     });
   }
   table.tBodies[0].replaceChildren(...lines);
+  hint();
 };
 one.addEventListener("change", compare);
 other.addEventListener("change", compare);
