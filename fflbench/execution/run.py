@@ -14,11 +14,13 @@ from fflbench.execution.calibration import seconds_per_round
 from fflbench.execution.display import display
 from fflbench.execution.local import DIED, TOO_LARGE, Finished, Job, execute, warm_up
 from fflbench.execution.memory import machine_memory, memory_of
+from fflbench.records.evidence import SUMS
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
 from fflbench.records.store import Store
 from fflbench.records.store import read as read_record
 from fflbench.registry import Kind
+from fflbench.report.robust import slug
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
@@ -65,7 +67,9 @@ def prepare(
         check_device(device)
     if suite.endswith(".json"):
         name, title, cells = _from_record(Path(suite), settings, seeds)
-        store = Store(Path(suite).parent)
+        beside = Path(suite).parent
+        # What a leaderboard was made from is evidence, and stays as it is.
+        store = Store(Path(out) / slug(name) if (beside / SUMS).exists() else beside)
     else:
         told = list(settings) + ([f"seeds = {list(seeds)}"] if seeds is not None else [])
         content = read(suite, told)

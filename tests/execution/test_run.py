@@ -363,3 +363,17 @@ def test_a_plan_names_what_stands_and_what_is_open(tmp_path):
     assert planned.cells[2] not in again.open
     assert running.prepare(str(tmp_path / "own.toml"), out=tmp_path, seeds=[0], force=True).done == {}
     assert planned.cells[0].create(Kind.TASK).rounds == 1
+
+
+def test_a_leaderboards_record_is_run_again_elsewhere(fflbench):
+    """Else its digest would no longer hold."""
+    fflbench("run", "own.toml", "--seeds", "0")
+    file = next((fflbench.folder / "results/own").glob("*.json"))
+    told = json.loads(file.read_text())
+    file.write_text(json.dumps({**told, "suite": "../own"}))
+    (file.parent / "SHA256SUMS").write_text("")
+    before = file.read_bytes()
+    fflbench("run", str(file), "--force", "--out", str(fflbench.folder / "again/results"))
+    assert file.read_bytes() == before
+    again = fflbench.folder / "again/results/own" / file.name
+    assert json.loads(again.read_text())["metrics"] == told["metrics"]
