@@ -1,7 +1,6 @@
 """A whole leaderboard from records: robustness, privacy and cost, and one row a defense that joins the three."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -245,7 +244,7 @@ def _differing(label: str, task: str, records: Sequence[Record]) -> Iterable[str
     """Where a defense was set otherwise for its costs than for its robustness, which is one row here."""
     told: dict[str, dict[str, str]] = {}
     for record in records:
-        if re.sub(r", strategy \d+$", "", record.labels["defense"]) == label and record.labels["task"] == task:
+        if robust.defense_of(record) == label and record.labels["task"] == task:
             what = "robustness" if "attack" in record.configuration else record.configuration["measure"]["name"]
             for name, value in record.configuration["defense"]["parameters"].items():
                 told.setdefault(name, {})[what] = str(value)

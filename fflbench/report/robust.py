@@ -126,8 +126,7 @@ def tasks(records: Iterable[Record]) -> list[Task]:
         task = found.setdefault(record.labels["task"], Task(record.labels["task"]))
         attack, told = record.labels["attack"], record.configuration["attack"]
         strategy = told["parameters"].get("strategy", 1)
-        # A row's strategy is told in its label where a defense meets several.
-        defense = re.sub(r", strategy \d+$", "", record.labels["defense"])
+        defense = defense_of(record)
         runs = task.runs.setdefault(attack, {}).setdefault(defense, {}).setdefault(strategy, Runs())
         runs.records[record.configuration["seed"]] = record
         task.seeds.add(record.configuration["seed"])
@@ -135,6 +134,11 @@ def tasks(records: Iterable[Record]) -> list[Task]:
         if told["name"] == "none":
             task.clean = attack
     return list(found.values())
+
+
+def defense_of(record: Record) -> str:
+    """What a suite calls its defense; where one meets attackers of several strategies, labels tell them too."""
+    return re.sub(r", strategy \d+$", "", record.labels["defense"])
 
 
 def panels(task: Task) -> list[Panel]:

@@ -6,7 +6,6 @@ the template escapes them, and data for the script is JSON that no tag can end.
 
 import base64
 import json
-import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -110,7 +109,7 @@ def _short(number: int) -> str:
 
 def _defenses(records: Sequence[Record]) -> list[str]:
     """What suites call them, however attackers behave in an exchange."""
-    return sorted({re.sub(r", strategy \d+$", "", record.labels["defense"]) for record in records})
+    return sorted({robust.defense_of(record) for record in records})
 
 
 def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
@@ -118,8 +117,8 @@ def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     found: dict[str, tuple[str, str, str, str]] = {}
     for record in records:
         for kind in (Kind.DEFENSE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.TASK):
-            told, label = record.configuration.get(kind), record.labels.get(kind, "")
-            label = re.sub(r", strategy \d+$", "", label)
+            told = record.configuration.get(kind)
+            label = robust.defense_of(record) if kind is Kind.DEFENSE else record.labels.get(kind, "")
             if told and label not in found:
                 entry = next((entry for entry in registry.entries(kind) if entry.name == told["name"]), None)
                 if entry:
