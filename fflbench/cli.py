@@ -4,6 +4,7 @@ Nothing heavy is imported before a command needs it, so that `--help` and comple
 """
 
 import os
+import shlex
 import sys
 import warnings
 from enum import StrEnum
@@ -39,6 +40,13 @@ class Listable(StrEnum):
     TASKS = "tasks"
     MEASURES = "measures"
     SUITES = "suites"
+
+
+class Executor(StrEnum):
+    """Who runs the cells."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 Plugins = Annotated[
@@ -124,7 +132,22 @@ def run_command(
         list[str] | None,
         typer.Option("--set", help="Change the suite: rounds=10, defense.multi-krum.f=3; may be given several times."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Cells side by side (default: one a core).")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells side by side (default: one a core; on Ray: all there is room for).")
+    ] = None,
+    executor: Annotated[
+        Executor, typer.Option(help="Where cells run: this machine, or a Ray cluster.")
+    ] = Executor.LOCAL,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the Ray cluster, as in 10.0.0.1:6379 (default: one that runs here, else a new one)."),
+    ] = None,
+    retries: Annotated[
+        int, typer.Option(min=0, help="How often a cell is tried again that was lost with its Ray node.")
+    ] = 3,
+    cell_timeout: Annotated[
+        str | None, typer.Option(help="Give a cell up that takes longer, as in 90s, 30m or 2h (default: never).")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where participants train: cpu, or cuda.")] = "cpu",
     memory_limit: Annotated[
         str | None,
@@ -132,28 +155,50 @@ def run_command(
     ] = None,
     plugin: Plugins = None,
     data_dir: DataDir = None,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Say everything as JSON, one object a line on standard error.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate, run nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is done already.")] = False,
 ) -> None:
     """Run a suite of attacks against defenses, and print its tables.
 
-    Finished cells are kept and skipped next time, so a run that was stopped goes on where it was. Ends with exit code 1
-    when a cell failed. Examples: fflbench run quick · fflbench run my-suite.toml --seeds 0,1 --set rounds=10
+    Finished cells are kept and skipped next time, so a run that was stopped goes on where it was. Ctrl-C lets cells
+    keep their state and stops, Ctrl-C twice stops at once. Ends with exit code 1 when a cell failed. Examples: fflbench
+    run quick · fflbench run my-suite.toml --seeds 0,1 --set rounds=10 · fflbench run quick --executor ray
+    """
+    from fflbench.execution import command, durations, memory
+    from fflbench.execution.run import Options
+
+    options = Options(
+        workers=workers,
+        device=device,
+        plugins=tuple(plugin or ()),
+        memory_limit=None if memory_limit is None else memory.parse(memory_limit),
+        cell_timeout=durations.parse(cell_timeout),
+        executor=executor.value,
+        address=address,
+        retries=retries,
+        log_json=log_json,
+        command=shlex.join(["fflbench", *sys.argv[1:]]),
+    )
+    command.run(suite, options, out=out, seeds=_seeds(seeds), settings=settings or [], dry_run=dry_run, force=force)
+
+
+@app.command("status")
+def status_command(
+    folder: Annotated[Path, typer.Argument(help="Where a run keeps its results, as results/quick, or results.")] = Path(
+        "results"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON, one object a run.")] = False,
+) -> None:
+    """Say where a run stands, from another terminal: cells done, running and failed, pace and time left.
+
+    Example: fflbench status results/quick
     """
     from fflbench.execution import command
 
-    command.run(
-        suite,
-        out=out,
-        seeds=_seeds(seeds),
-        settings=settings or [],
-        workers=workers,
-        device=device,
-        plugins=plugin or [],
-        dry_run=dry_run,
-        force=force,
-        memory_limit=memory_limit,
-    )
+    command.status(folder, as_json=as_json)
 
 
 @app.command("leaderboard")

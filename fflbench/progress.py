@@ -19,6 +19,16 @@ class Advance(Protocol):
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """No bars and lines in here."""
+    token = _shown.set(True)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
+@contextmanager
 def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
     """A bar that is filled by calling what this yields; inside another one it stays unseen."""
     if _shown.get() or not sys.stderr.isatty():
@@ -40,11 +50,8 @@ def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0
     )
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task(what, total=total, completed=done)
-        token = _shown.set(True)
-        try:
+        with quiet():
             yield lambda amount: display.advance(task, amount)
-        finally:
-            _shown.reset(token)
 
 
 def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:

@@ -1,14 +1,49 @@
 """How long cells will take, from a few batches of each task."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from fflbench.errors import DataError
+from fflbench.progress import track
+from fflbench.registry import Kind
+from fflbench.suites.plan import Cell
 from fflbench.tasks import Task
 
 BATCHES = 2
+GUESS = 0.01
+"""Seconds a participant trains where that cannot be measured."""
+
+
+def seconds_of(cells: Sequence[Cell]) -> list[float]:
+    """About how many seconds each cell takes on one core; what defenses add to training is small, and left out."""
+    alike = {_decides(cell): cell for cell in cells}
+    known = {key: _seconds(cell) for key, cell in track(list(alike.items()), "Estimating how long cells take")}
+    return [known[_decides(cell)] for cell in cells]
+
+
+def one_kind(cells: Sequence[Cell]) -> bool:
+    """Whether all cells would be estimated alike."""
+    return len({_decides(cell) for cell in cells}) < 2
+
+
+def _decides(cell: Cell) -> str:
+    kinds = (Kind.TASK, Kind.MEASURE, Kind.PRIVACY_ATTACK, Kind.DEFENSE) if cell.measure else (Kind.TASK,)
+    return str([cell.configuration.get(kind) for kind in kinds])
+
+
+def _seconds(cell: Cell) -> float:
+    task: Task = cell.create(Kind.TASK)
+    try:
+        if not cell.measure:
+            return task.rounds * seconds_per_round(task)
+        attack = cell.create(cell.measure.attacked) if cell.measure.attacked else None
+        return cell.measure.estimate(task, cell.create(Kind.DEFENSE), attack)
+    except Exception:
+        # Whatever is wrong with it will be told in its cell; or the data is on other machines only.
+        return task.rounds * task.per_round * GUESS
 
 
 def seconds_per_round(task: Task) -> float:
@@ -16,10 +51,13 @@ def seconds_per_round(task: Task) -> float:
     import torch
 
     from fflbench.data import Examples
+    from fflbench.data.prepared import is_here
     from fflbench.federation.evaluation import BATCH, Evaluation
     from fflbench.federation.rounds import one_thread
     from fflbench.federation.training import FlatModel, Holdings, engine
 
+    if task.data_set and not is_here(task.data_set):
+        raise DataError(f"{task.data_set.title} is not here")
     data = task.data()
     held = task.divide(data.train.y, seed=0)
     short = replace(task, local_epochs=1)

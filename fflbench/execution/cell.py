@@ -3,9 +3,10 @@
 import json
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +22,38 @@ from fflbench.suites.plan import Cell
 CHECKPOINT_SECONDS = 60.0
 """How much work a crash may cost at most, and from which length on cells checkpoint at all."""
 
+CHECKPOINT_SHARE = 0.05
+"""Of a cell's time that may go into checkpoints: where writing one takes long, they become rarer."""
+
+
+class Place(Protocol):
+    """Where a cell's checkpoint is kept."""
+
+    def read(self) -> bytes:
+        """What was kept; an `OSError` if nothing was."""
+
+    def write(self, content: bytes) -> None:
+        """Keep this instead."""
+
+
+class File:
+    """A checkpoint on disk."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def read(self) -> bytes:
+        """Its content."""
+        return self.file.read_bytes()
+
+    def write(self, content: bytes) -> None:
+        """Put this there, whole or not at all."""
+        write_whole(self.file, content)
+
+
+class StoppedError(Exception):
+    """A cell was asked to stop and did; its state is kept."""
+
 
 def play(
     cell: Cell,
@@ -28,10 +61,15 @@ def play(
     *,
     device: str = "cpu",
     plugins: Sequence[str] = (),
-    checkpoint: Path | None = None,
+    checkpoint: Place | None = None,
     tell: Callable[[dict[str, Any]], None] = lambda _: None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Record:
-    """Run a cell; whatever goes wrong in it is in its record."""
+    """Run a cell; whatever goes wrong in it is in its record.
+
+    After each round it looks whether it is to stop, keeps its state and raises `StoppedError`. A measure has no state
+    to keep: it is played to its end.
+    """
     start = time.perf_counter()
     try:
         if measure := cell.measure:
@@ -42,7 +80,7 @@ def play(
             )
             before = 0.0
         else:
-            outcome, before = _play_rounds(cell, device, checkpoint, tell)
+            outcome, before = _play_rounds(cell, device, checkpoint, tell, stopping)
         record = record_of(
             cell,
             suite,
@@ -57,12 +95,18 @@ def play(
         # What JSON cannot hold is this cell's fault, and nobody else's.
         record.json_text()
         return record
+    except StoppedError:
+        raise
     except Exception as error:
         return record_of(cell, suite, device, plugins, status="failed", error=_reason(error))
 
 
 def _play_rounds(
-    cell: Cell, device: str, checkpoint: Path | None, tell: Callable[[dict[str, Any]], None]
+    cell: Cell,
+    device: str,
+    checkpoint: Place | None,
+    tell: Callable[[dict[str, Any]], None],
+    stopping: Callable[[], bool],
 ) -> tuple[Outcome, float]:
     """What a federation comes to, and the seconds that were spent on it before, where it goes on from a checkpoint."""
     # Torch takes seconds to import, and planning does without.
@@ -77,7 +121,10 @@ def _play_rounds(
 
     def each_round(told: dict[str, Any]) -> None:
         tell(told)
-        if kept:
+        if kept and stopping() and federation.round < federation.task.rounds:
+            kept.keep(federation)
+            raise StoppedError
+        if kept and kept.due:
             kept.keep(federation)
 
     before = sum(federation.seconds.values())
@@ -95,8 +142,8 @@ def _reason(error: Exception) -> str:
 
 
 def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **found: Any) -> Record:
-    """A cell's record, with what was found."""
-    return Record(
+    """A cell's record, with what was found; a failed one says how to run it alone from the folder it is in."""
+    record = Record(
         id=cell.id,
         suite=suite,
         labels=dict(cell.labels),
@@ -104,29 +151,41 @@ def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **fou
         manifest=manifest(cell, device, plugins),
         **found,
     )
+    if record.status == "done":
+        return record
+    return record.model_copy(update={"facts": {"run_alone": record.command(Path(f"{cell.id}.json"))}})
 
 
 class _Checkpoint:
-    """A federation's state on disk: arrays and facts in one file, never pickled, good for one set of versions."""
+    """A federation's state: arrays and facts in one file, never pickled, good for one set of versions."""
 
-    def __init__(self, file: Path, versions: dict[str, int]) -> None:
-        self.file, self.versions, self.last = file, versions, time.monotonic()
+    def __init__(self, place: Place, versions: dict[str, int]) -> None:
+        self.place, self.versions = place, versions
+        self.last, self.took = time.monotonic(), 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether the last writing is a while ago."""
+        return time.monotonic() - self.last >= max(CHECKPOINT_SECONDS, self.took / CHECKPOINT_SHARE)
 
     def keep(self, federation: Any) -> None:
-        """Write the state if the last writing is a while ago."""
-        if time.monotonic() - self.last < CHECKPOINT_SECONDS:
-            return
+        """Write the state; where that cannot be done the cell goes on without."""
+        start = time.monotonic()
         state = federation.state()
         text = json.dumps({"versions": self.versions, **state.facts}).encode()
-        write_whole(self.file, pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False))
+        try:
+            self.place.write(pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False))
+        except OSError as error:
+            warnings.warn(f"a cell's checkpoint could not be kept: {error.strerror or error}", stacklevel=2)
         self.last = time.monotonic()
+        self.took = self.last - start
 
     def restore(self, federation: Any) -> None:
         """Go on from what is there; a checkpoint that is damaged or of other versions is as good as none."""
         from fflbench.federation.rounds import State
 
         try:
-            found = unpack(self.file.read_bytes(), limited=False)
+            found = unpack(self.place.read(), limited=False)
             facts = json.loads(found.pop(FACTS).tobytes())
         except (OSError, ValueError, KeyError):
             return

@@ -1,43 +1,83 @@
-"""What `fflbench run` says and does."""
+"""What `fflbench run` and `fflbench status` say and do."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from fflbench.execution import memory
+from fflbench.errors import FflbenchError, RecordError
 from fflbench.execution import run as running
-from fflbench.execution.run import Plan
-from fflbench.records.store import write_whole
+from fflbench.execution import standing
+from fflbench.execution.display import write_json
+from fflbench.execution.durations import duration
+from fflbench.execution.run import Options, Plan
+from fflbench.execution.standing import Standing
+from fflbench.progress import quiet
+from fflbench.records.store import Store, load, write_whole
 from fflbench.report import contents
 
 
 def run(
     suite: str,
+    options: Options,
     *,
     out: Path,
     seeds: Sequence[int] | None,
     settings: Sequence[str],
-    workers: int | None,
-    device: str,
-    plugins: Sequence[str],
     dry_run: bool,
     force: bool,
-    memory_limit: str | None = None,
 ) -> None:
     """Plan, run, show the tables, and say how it went by the exit code."""
+    voice = Voice(options.log_json)
+    with quiet() if options.log_json else nullcontext():
+        try:
+            _run(suite, options, voice, out=out, seeds=seeds, settings=settings, dry_run=dry_run, force=force)
+        except FflbenchError as error:
+            if not options.log_json:
+                raise
+            voice.say("error", str(error))
+            raise typer.Exit(2) from None
+
+
+@dataclass
+class Voice:
+    """Says things in words, or to machines."""
+
+    as_json: bool
+
+    def say(self, event: str, text: str, **facts: object) -> None:
+        """One line on standard error."""
+        if self.as_json:
+            write_json(event, text=text, **facts)
+        else:
+            typer.echo(text, err=True)
+
+
+def _run(
+    suite: str,
+    options: Options,
+    voice: Voice,
+    *,
+    out: Path,
+    seeds: Sequence[int] | None,
+    settings: Sequence[str],
+    dry_run: bool,
+    force: bool,
+) -> None:
     start = time.monotonic()
-    limit = None if memory_limit is None else memory.parse(memory_limit)
     planned = running.prepare(
-        suite, out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=device
+        suite, out=out, seeds=seeds, settings=settings, plugins=options.plugins, force=force, device=options.device
     )
     cells, todo = len(planned.cells), len(planned.open)
-    _say(f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run")
+    told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"
+    voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
     if dry_run:
-        _show_plan(planned, workers)
+        _show_plan(planned, options.workers, voice)
         return
     finished = 0
 
@@ -46,46 +86,80 @@ def run(
         finished += 1
 
     try:
-        records = running.carry_out(
-            planned, workers=workers, device=device, plugins=plugins, hear=hear, memory_limit=limit
-        )
+        with planned.store.writing():
+            records = running.carry_out(planned, options, hear)
+            contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
+            if not planned.one_record:
+                made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
+                for name, content in made.items():
+                    write_whole(planned.store.folder / name, content)
     except KeyboardInterrupt:
         how = "the same command without --force" if force else "the same command"
-        _say(f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest")
+        told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
+        voice.say("stopped", told, finished=finished)
         raise typer.Exit(130) from None
-    contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
-    if not planned.one_record:
-        with planned.store.writing():
-            made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
-            for name, content in made.items():
-                write_whole(planned.store.folder / name, content)
-    seconds = time.monotonic() - start
-    _say(f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {planned.store.folder}")
+    seconds, folder = time.monotonic() - start, planned.store.folder
+    told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {folder}"
     failed = [record for record in records if record.status == "failed"]
+    voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
     for record in failed:
-        _say(f"failed: {record}: {record.reason} (fflbench show {planned.store.file(record.id)})")
+        command = record.command(planned.store.file(record.id))
+        told = f"failed: {record}: {record.reason}\n  alone: {command}"
+        voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
     if failed:
         raise typer.Exit(1)
 
 
-def _show_plan(planned: Plan, workers: int | None) -> None:
+def _show_plan(planned: Plan, workers: int | None, voice: Voice) -> None:
     for cell in planned.cells:
         typer.echo(f"{cell.id}  {cell}  {'done' if cell.id in planned.done else 'to run'}")
     if planned.open:
         seconds = running.estimate(planned, workers)
-        _say(f"the cells to run take about {_duration(seconds)}, by a short calibration")
+        told = f"the cells to run take about {duration(seconds)}, by a short calibration"
+        voice.say("estimate", told, seconds=seconds)
 
 
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return "a few seconds" if seconds < 10 else f"{seconds:.0f} seconds"
+def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.echo) -> None:
+    """Say where the runs in a folder stand."""
+    if not folder.is_dir():
+        raise RecordError(f"there is no folder {folder}")
+    places = sorted({file.parent for file in folder.rglob(standing.FILE)})
+    if not places:
+        count = len(load(folder))
+        what = f"{_count(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
+        raise RecordError(f"{folder} holds {what}")
+    for place in places:
+        now = standing.read(place)
+        assert now is not None
+        if now.state in ("running", "stopping") and not Store(place).in_use:
+            now = now.model_copy(update={"state": "lost", "running": [], "left": None})
+        say(now.model_dump_json() if as_json else _told(place, now))
+
+
+def _told(folder: Path, now: Standing) -> str:
+    """Where a run stands, for people."""
+    ended = now.before + now.done
+    so_far = f"{duration(now.seconds)} so far, process {now.process} on {now.host}"
+    states = {
+        "running": f"running, {so_far}",
+        "stopping": f"stopping, {so_far}",
+        "stopped": f"stopped; to go on: {now.command}",
+        "finished": f"finished in {duration(now.seconds)}",
+        "lost": f"ended without a word; what is finished is kept; to go on: {now.command}",
+    }
+    lines = [f"{folder}: {states[now.state]}"]
+    counts = f"{ended} of {now.cells} done ({now.before} before this run), {len(now.running)} running"
+    lines.append(f"  cells    {counts}, {len(now.failed)} failed, {now.waiting} waiting")
+    if now.state in ("running", "stopping"):
+        left = f", about {duration(now.left)} left" if now.left else ""
+        lines.append(f"  pace     {now.per_minute:.1f} cells a minute{left}")
+    for each in now.running:
+        accuracy = "" if each.accuracy is None else f", accuracy {each.accuracy:.1%}"
+        lines.append(f"  running  {each.name}: round {each.round} of {each.rounds}{accuracy}, {each.where}")
+    for failure in now.failed:
+        lines.append(f"  failed   {failure.name}: {failure.reason}\n           alone: {failure.command}")
+    return "\n".join(lines)
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

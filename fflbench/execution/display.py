@@ -1,38 +1,36 @@
-"""What people see while cells run: bars on a terminal, plain lines in a log."""
+"""What people see while cells run: bars on a terminal, lines in a log, JSON for machines; all on standard error."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fflbench.execution.local import Finished, Progress
+from fflbench.execution.jobs import Event, Finished, Note, Progress, Returned, Started
+from fflbench.execution.standing import Standing
 
 if TYPE_CHECKING:
     from rich import progress
+
+PROGRESS_SECONDS = 1.0
+"""How often machines are told of a cell's rounds."""
 
 
 class Display(Protocol):
     """Hears of everything that happens."""
 
-    def hear(self, event: Progress | Finished) -> None:
-        """Show it."""
+    def hear(self, event: Event | None, now: Standing) -> None:
+        """Show it, and where the run stands since."""
 
 
 @contextmanager
-def display(total: int, rounds: dict[str, int], workers: int) -> Iterator[Display]:
-    """A display for so many cells; `rounds` tells how many each cell plays."""
-    if not sys.stderr.isatty():
-        yield _Lines(total)
+def display(*, as_json: bool = False) -> Iterator[Display]:
+    """A display for a run, whoever executes it."""
+    if as_json or not sys.stderr.isatty():
+        yield _Json() if as_json else _Lines()
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -40,42 +38,110 @@ def display(total: int, rounds: dict[str, int], workers: int) -> Iterator[Displa
         MofNCompleteColumn(),
         TextColumn("{task.fields[said]}", markup=False),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _Bars(bars, total, rounds, workers)
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as bars:
+        yield _Bars(bars, most=max(1, console.height - 4))
 
 
 class _Lines:
-    def __init__(self, total: int) -> None:
-        self.total, self.done = total, 0
-
-    def hear(self, event: Progress | Finished) -> None:
+    def hear(self, event: Event | None, now: Standing) -> None:
         if isinstance(event, Finished):
-            self.done += 1
-            print(f"[{self.done}/{self.total}] {event.cell}: {verdict(event)}", file=sys.stderr, flush=True)  # noqa: T201
+            ended, total = now.done + len(now.failed), now.cells - now.before
+            _print(f"[{ended}/{total}] {event.cell}: {verdict(event)} ({now})")
+        elif isinstance(event, Returned | Note):
+            _print(said(event))
 
 
 class _Bars:
-    def __init__(self, bars: "progress.Progress", total: int, rounds: dict[str, int], workers: int) -> None:
-        self.bars, self.rounds, self.failed = bars, rounds, 0
-        self.all = bars.add_task("cells", total=total, said="")
-        self.each = [bars.add_task("", total=1, said="", visible=False) for _ in range(workers)]
+    """A bar for all cells, and one for each that is under way, as far as the screen goes."""
 
-    def hear(self, event: Progress | Finished) -> None:
-        bar = self.each[event.worker]
-        if isinstance(event, Finished):
-            self.failed += event.record.status == "failed"
-            self.bars.update(self.all, advance=1, said=f"{self.failed} failed" if self.failed else "")
-            self.bars.update(bar, visible=False)
+    def __init__(self, bars: "progress.Progress", most: int) -> None:
+        self.bars, self.most = bars, most
+        self.all = bars.add_task("cells", total=None, said="")
+        self.each: dict[str, progress.TaskID] = {}
+
+    def hear(self, event: Event | None, now: Standing) -> None:
+        ended, total = now.done + len(now.failed), now.cells - now.before
+        self.bars.update(self.all, completed=ended, total=total, said=str(now))
+        if isinstance(event, Finished | Returned) and event.cell.id in self.each:
+            self.bars.remove_task(self.each.pop(event.cell.id))
+        if isinstance(event, Returned | Note) or (isinstance(event, Finished) and event.record.status == "failed"):
+            self.bars.console.print(said(event), markup=False, highlight=False)
+        for told in now.running[: self.most]:
+            if told.cell not in self.each:
+                if len(self.each) >= self.most:
+                    break
+                self.each[told.cell] = self.bars.add_task(f"  {told.name}", total=told.rounds, said=told.where)
+        if isinstance(event, Progress) and event.cell.id in self.each:
+            accuracy = "" if event.accuracy is None else f"accuracy {event.accuracy:.1%}"
+            self.bars.update(self.each[event.cell.id], completed=event.round, said=accuracy)
+
+
+class _Json:
+    def __init__(self) -> None:
+        self.told: dict[str, float] = {}
+
+    def hear(self, event: Event | None, now: Standing) -> None:
+        if event is None:
             return
-        said = "" if event.accuracy is None else f"accuracy {event.accuracy:.1%}"
-        if event.round == 1:
-            self.bars.reset(bar)
-        total = self.rounds[event.cell.id]
-        self.bars.update(
-            bar, description=f"  {event.cell}", completed=event.round, total=total, said=said, visible=True
-        )
+        if isinstance(event, Progress):
+            if now.seconds - self.told.get(event.cell.id, -PROGRESS_SECONDS) < PROGRESS_SECONDS:
+                return
+            self.told[event.cell.id] = now.seconds
+        write_json(type(event).__name__.lower(), seconds=now.seconds, **_facts(event), **_counts(now))
+
+
+def write_json(event: str, **facts: Any) -> None:
+    """One line for machines."""
+    _print(json.dumps({"event": event, **facts}))
+
+
+def _facts(event: Event) -> dict[str, Any]:
+    if isinstance(event, Note):
+        return {"text": event.text}
+    facts: dict[str, Any] = {"cell": event.cell.id, "name": str(event.cell)}
+    match event:
+        case Started():
+            return {**facts, "where": event.where}
+        case Progress():
+            return {**facts, "round": event.round, "accuracy": event.accuracy}
+        case Returned():
+            return {**facts, "why": event.why}
+        case Finished():
+            record = event.record
+            found: dict[str, Any] = {
+                key: record.metrics[key] for key in ("accuracy", "diverged") if key in record.metrics
+            }
+            why = {"reason": record.reason, **record.facts} if record.status == "failed" else {}
+            return {**facts, "status": record.status, **found, **why, "took": record.seconds.get("total")}
+
+
+def _counts(now: Standing) -> dict[str, Any]:
+    return {
+        "cells": now.cells,
+        "done": now.before + now.done,
+        "failed": len(now.failed),
+        "running": len(now.running),
+        "waiting": now.waiting,
+        "per_minute": round(now.per_minute, 2),
+        "left": now.left,
+    }
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def said(event: Finished | Returned | Note) -> str:
+    """An event as a line of its own."""
+    match event:
+        case Note():
+            return event.text
+        case Returned():
+            return f"{event.cell}: {event.why}"
+        case Finished():
+            return f"{event.cell}: {verdict(event)}"
 
 
 def verdict(event: Finished) -> str:

@@ -1,7 +1,7 @@
 """Cells on the cores of one machine: as many processes as asked for, one cell at a time each.
 
-The driver alone writes records. A worker that raises sends a failed record; one that dies is replaced, and its cell
-counts as failed. Workers end with their driver, however that ends.
+A worker that raises sends a failed record; one that dies or takes too long is replaced, and its cell counts as failed.
+Workers end with their driver, however that ends.
 """
 
 import math
@@ -13,62 +13,49 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fflbench.execution.cell import play, record_of
-from fflbench.measures import readable_bytes
+from fflbench.execution.cell import File, StoppedError, play
+from fflbench.execution.jobs import (
+    LOST_FOR_MEMORY,
+    TICK,
+    Event,
+    Events,
+    Finished,
+    Job,
+    Progress,
+    Returned,
+    Started,
+    Terms,
+    failed,
+    too_large,
+    too_long,
+)
+from fflbench.execution.machine import killed_for_memory
 from fflbench.records.record import Record
-from fflbench.suites.plan import Cell
 
-DIED = "the worker died"
-TOO_LARGE = "needs more memory than there is"
+STOP = "stop"
+"""What a worker is told, and what it answers once its state is kept."""
 
-
-@dataclass(frozen=True)
-class Job:
-    """A cell, where it may keep its state, and what it asks of the machine."""
-
-    cell: Cell
-    checkpoint: Path
-    memory: int = 0
-    """Bytes it takes, about."""
-    alone: bool = False
-    """Whether nothing may run beside it."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A cell has played a round."""
-
-    cell: Cell
-    worker: int
-    round: int
-    accuracy: float | None
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A cell has ended, well or not."""
-
-    cell: Cell
-    worker: int
-    record: Record
+TELL_SECONDS = 0.1
+"""How often a worker tells of its rounds."""
 
 
 @dataclass
 class _Worker:
     number: int
-    suite: str
-    device: str
-    plugins: Sequence[str]
+    terms: Terms
     process: Any = None
     pipe: Any = None
     job: Job | None = None
+    since: float = 0.0
+    killed_before: int = 0
 
     def end(self) -> None:
         """Stop at once."""
@@ -76,42 +63,53 @@ class _Worker:
             self.process.kill()
             self.process.join()
             self.pipe.close()
+            self.process = None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether its cell has had its time."""
+        return time.monotonic() - self.since > self.terms.timeout
+
+    def say(self, message: object) -> None:
+        """Send something; a worker that died just now is found out by its sentinel."""
+        with suppress(OSError):
+            self.pipe.send(message)
 
 
-def execute(
-    jobs: Sequence[Job],
-    suite: str,
-    *,
-    workers: int,
-    device: str,
-    plugins: Sequence[str],
-    memory_limit: float = math.inf,
-) -> Generator[Progress | Finished, None, None]:
+def execute(jobs: Sequence[Job], terms: Terms, *, workers: int, memory_limit: float = math.inf) -> Events:
     """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once.
 
     Jobs run side by side as far as they fit into memory together; one that is larger than the limit fails at once.
     """
-    waiting = list(jobs)
-    team = [_Worker(number, suite, device, plugins) for number in range(min(workers, len(jobs)))]
-    for job in [job for job in jobs if job.memory > memory_limit]:
-        waiting.remove(job)
-        needs, limit = readable_bytes(job.memory), readable_bytes(memory_limit)
-        error = f"{TOO_LARGE}: about {needs}, and the limit is {limit} (--memory-limit)"
-        yield Finished(job.cell, 0, record_of(job.cell, suite, device, plugins, status="failed", error=error))
+    for job in (job for job in jobs if job.memory > memory_limit):
+        yield too_large(job, terms, memory_limit, "the limit (--memory-limit)")
+    waiting = [job for job in jobs if job.memory <= memory_limit]
+    team = [_Worker(number, terms) for number in range(1, 1 + min(workers, len(waiting)))]
     if not waiting:
         return
-    context = warm_up()
+    context, told = warm_up(), False
     try:
-        _hand_out(context, team, waiting, memory_limit)
-        while busy := [worker for worker in team if worker.job]:
+        while True:
+            if terms.stopping.is_set():
+                waiting.clear()
+            for worker in _hand_out(context, team, waiting, memory_limit):
+                yield Started(worker.job.cell, f"worker {worker.number}")
+            busy = [worker for worker in team if worker.job]
+            if not busy:
+                return
+            if terms.stopping.is_set() and not told:
+                told = True
+                for worker in busy:
+                    worker.say(STOP)
             by_handle = {handle: worker for worker in busy for handle in (worker.pipe, worker.process.sentinel)}
-            ready = {by_handle[handle].number: by_handle[handle] for handle in wait(list(by_handle))}
+            ready = {by_handle[handle].number: by_handle[handle] for handle in wait(list(by_handle), TICK)}
             for worker in ready.values():
-                for message in _messages(worker):
-                    yield message
-                    if isinstance(message, Finished):
-                        worker.job = None
-                        _hand_out(context, team, waiting, memory_limit)
+                yield from _news(worker)
+            for worker in team:
+                if worker.job and worker.overdue:
+                    worker.end()
+                    yield from _over(worker, too_long(worker.job, terms))
+            yield None
     finally:
         for worker in team:
             worker.end()
@@ -138,8 +136,8 @@ def warm_up() -> Any:
     return context
 
 
-def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_limit: float) -> None:
-    """Give every idle worker the first job that may run beside those that are running."""
+def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_limit: float) -> Iterator[Any]:
+    """Give every idle worker the first job that may run beside those that are running; yields who got one."""
     for worker in team:
         running = [other.job for other in team if other.job]
         free = memory_limit - sum(job.memory for job in running)
@@ -149,6 +147,7 @@ def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_
             if job.memory <= free and not (job.alone and running):
                 waiting.remove(job)
                 _give(context, worker, job)
+                yield worker
                 break
 
 
@@ -157,16 +156,18 @@ def _give(context: Any, worker: _Worker, job: Job) -> None:
     if worker.process is None or not worker.process.is_alive():
         worker.end()
         pipe, theirs = context.Pipe()
-        arguments = theirs, worker.suite, worker.device, tuple(worker.plugins), dict(os.environ)
-        process = context.Process(target=_work, args=arguments, daemon=True)
+        process = context.Process(target=_work, args=(theirs, *_portable(worker.terms)), daemon=True)
         with _without_main():
             process.start()
         theirs.close()
         worker.process, worker.pipe = process, pipe
-    worker.job = job
-    # A worker that died just now is found out by its sentinel.
-    with suppress(OSError):
-        worker.pipe.send(worker.job)
+    worker.job, worker.since, worker.killed_before = job, time.monotonic(), killed_for_memory()
+    worker.say((job.cell, worker.terms.store.checkpoint(job.cell.id)))
+
+
+def _portable(terms: Terms) -> tuple[str, str, tuple[str, ...], dict[str, str]]:
+    """What of the terms goes to another process."""
+    return terms.suite, terms.device, terms.plugins, dict(os.environ)
 
 
 @contextmanager
@@ -181,53 +182,93 @@ def _without_main() -> Iterator[None]:
         main.update(hidden)
 
 
-def _messages(worker: _Worker) -> Iterator[Progress | Finished]:
+def _news(worker: _Worker) -> Iterator[Event]:
     """What a worker has to say; the last word of a dead one is that its cell failed."""
     job = worker.job
+    assert job is not None
     try:
-        while job and worker.pipe.poll():
+        while worker.pipe.poll():
             said = worker.pipe.recv()
             if isinstance(said, Record):
-                yield Finished(job.cell, worker.number, said)
+                yield from _over(worker, Finished(job.cell, said))
                 return
-            yield Progress(job.cell, worker.number, *said)
+            if said == STOP:
+                yield from _over(worker, Returned(job.cell, "stopped, and its state is kept"))
+                return
+            yield Progress(job.cell, *said)
     except (EOFError, OSError):
         pass
-    if job and not worker.process.is_alive():
+    if not worker.process.is_alive():
         code = worker.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
-        failed = record_of(
-            job.cell, worker.suite, worker.device, worker.plugins, status="failed", error=f"{DIED}: {how}"
+        for_memory = code == -signal.SIGKILL and killed_for_memory() > worker.killed_before
+        yield from _over(
+            worker, failed(job, worker.terms, LOST_FOR_MEMORY if for_memory else f"the worker died: {how}")
         )
-        yield Finished(job.cell, worker.number, failed)
+
+
+def _over(worker: _Worker, event: Event) -> Iterator[Event]:
+    """A worker's cell is over: it is free before anybody hears of it."""
+    worker.job = None
+    yield event
 
 
 def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], environment: dict[str, str]) -> None:
     """What a worker does: take a cell, play it, send its record, take the next."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _die_first()
     os.environ.update(environment)
     from fflbench import registry
 
     registry.load_named(plugins)
-    jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    given: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stopping = threading.Event()
 
     def listen() -> None:
         try:
             while True:
-                jobs.put(pipe.recv())
+                heard = pipe.recv()
+                if heard == STOP:
+                    stopping.set()
+                else:
+                    given.put(heard)
         except (EOFError, OSError):
             # The driver is gone: nobody is left to write a record.
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        job = jobs.get()
-        record = play(
-            job.cell,
-            suite,
-            device=device,
-            plugins=plugins,
-            checkpoint=job.checkpoint,
-            tell=lambda told: pipe.send((told["round"], told["accuracy"])),
-        )
-        pipe.send(record)
+        cell, checkpoint = given.get()
+        try:
+            said: object = play(
+                cell,
+                suite,
+                device=device,
+                plugins=plugins,
+                checkpoint=File(checkpoint),
+                tell=_now_and_then(pipe),
+                stopping=stopping.is_set,
+            )
+        except StoppedError:
+            said = STOP
+        pipe.send(said)
+
+
+def _now_and_then(pipe: Connection) -> Any:
+    """Tells of rounds, but not of every one where they are fast."""
+    last = -math.inf
+
+    def tell(told: dict[str, Any]) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TELL_SECONDS:
+            last = time.monotonic()
+            pipe.send((told["round"], told["accuracy"]))
+
+    return tell
+
+
+def _die_first() -> None:
+    """Let the kernel, should memory run out, take a worker rather than the driver or somebody else's work."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")

@@ -1,9 +1,7 @@
-"""How much memory cells need, and how much the machine has."""
+"""How much memory cells need."""
 
-import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from fflbench.errors import FflbenchError, ParameterError
 from fflbench.measures import GIGABYTE, PROCESS_BYTES, columns_of
@@ -44,17 +42,6 @@ def _memory(cell: Cell) -> int:
         # A model that cannot be counted without being built will tell in its own cell what is wrong, if anything.
         return PROCESS_BYTES
     return PROCESS_BYTES + 4 * columns * (COPIES * task.per_round + MODELS + task.average_last)
-
-
-def machine_memory() -> int:
-    """What this machine, or the container it is in, has."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            total = min(total, int(Path(file).read_text("ascii")))
-        except (OSError, ValueError):
-            continue
-    return total
 
 
 def parse(text: str) -> int:

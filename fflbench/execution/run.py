@@ -1,19 +1,25 @@
 """`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
 
-import os
+import math
+import signal
+import threading
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError, SuiteError
-from fflbench.execution.calibration import seconds_per_round
+from fflbench.execution import local
+from fflbench.execution.calibration import one_kind, seconds_of
 from fflbench.execution.display import display
-from fflbench.execution.local import DIED, TOO_LARGE, Finished, Job, execute, warm_up
-from fflbench.execution.memory import machine_memory, memory_of
+from fflbench.execution.jobs import Event, Events, Finished, Job, Note, Terms
+from fflbench.execution.local import warm_up
+from fflbench.execution.machine import cores, machine_memory
+from fflbench.execution.memory import memory_of
+from fflbench.execution.standing import Watch
 from fflbench.records.evidence import SUMS
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
@@ -24,6 +30,12 @@ from fflbench.report.robust import slug
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
+
+EXECUTORS = ("local", "ray")
+STOPPING = (
+    "stopping: nothing new starts, cells under way keep their state after this round, and measures are played to their "
+    "end; Ctrl-C again stops at once"
+)
 
 START_UP = 5.0
 """Seconds until workers have imported torch."""
@@ -87,69 +99,181 @@ def prepare(
     return replace(planned, done={cell.id: record for cell in cells if (record := _standing(cell, store, name))})
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a run is carried out; nothing of it changes a result."""
+
+    workers: int | None = None
+    """Cells side by side; if not given, one a core, or as many as a cluster has room for."""
+    device: str = "cpu"
+    plugins: tuple[str, ...] = ()
+    memory_limit: float | None = None
+    """Bytes that cells may take together on this machine."""
+    cell_timeout: float = math.inf
+    """Seconds after which a cell is given up."""
+    executor: str = "local"
+    address: str | None = None
+    """Of a Ray cluster."""
+    retries: int = 3
+    """How often a cell is tried again that was lost with its node."""
+    log_json: bool = False
+    command: str = ""
+    """What started it, as `fflbench status` shows it."""
+
+    def __post_init__(self) -> None:
+        if self.executor not in EXECUTORS:
+            raise SuiteError(f'--executor "{self.executor}": one of {", ".join(EXECUTORS)}')
+        if self.address and self.executor != "ray":
+            raise SuiteError("--address is that of a Ray cluster: add --executor ray")
+
+
 def run(
     suite: str,
     out: str | Path = "results",
     *,
     seeds: Sequence[int] | None = None,
     settings: Iterable[str] = (),
-    workers: int | None = None,
-    device: str = "cpu",
-    plugins: Sequence[str] = (),
     force: bool = False,
-    memory_limit: float | None = None,
+    plugins: Sequence[str] = (),
+    **options: Any,
 ) -> Records:
     """Run a suite as `fflbench run` does, and return its records, those of earlier runs included.
 
-    `settings` are what the command takes as `--set`, such as "rounds=10"; `memory_limit` is in bytes.
+    `settings` are what the command takes as `--set`, such as "rounds=10". The others are named as the command's are:
+    workers, device, memory_limit (bytes), cell_timeout (seconds), executor, address, retries, log_json.
     """
-    planned = prepare(str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=device)
-    return carry_out(planned, workers=workers, device=device, plugins=plugins, memory_limit=memory_limit)
+    chosen = Options(plugins=tuple(plugins), **options)
+    planned = prepare(
+        str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=chosen.device
+    )
+    return carry_out(planned, chosen)
 
 
-def carry_out(
-    planned: Plan,
-    *,
-    workers: int | None = None,
-    device: str = "cpu",
-    plugins: Sequence[str] = (),
-    hear: Callable[[Finished], None] = lambda _: None,
-    memory_limit: float | None = None,
-) -> Records:
-    """Run what is open and return all records of the plan; each is kept as soon as its cell ends."""
-    records = dict(planned.done)
-    cells = planned.open
+def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] = lambda _: None) -> Records:
+    """Run what is open and return all records of the plan; each is kept as soon as its cell ends.
+
+    The first Ctrl-C starts nothing new and lets cells keep their state, the second stops at once: either ends in a
+    `KeyboardInterrupt`.
+    """
+    records, cells = dict(planned.done), planned.open
     if cells:
-        warm_up()
-        attacked = [cell for cell in cells if not cell.measure]
-        for task in {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}.values():
-            # Once, here, with its bar: workers find the arrays ready, and too many participants are told at once.
-            task.divide(task.data().train.y, seed=0)
-        count = max(1, min(workers or os.cpu_count() or 1, len(cells)))
-        jobs = [
-            Job(cell, planned.store.checkpoint(cell.id), needs, bool(cell.measure and cell.measure.alone))
-            for cell, needs in zip(cells, memory_of(cells), strict=True)
-        ]
-        limit = machine_memory() if memory_limit is None else memory_limit
-        events = execute(jobs, planned.suite, workers=count, device=device, plugins=plugins, memory_limit=limit)
-        rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
-        with planned.store.writing(), display(len(cells), rounds, count) as shown, closing(events):
-            if planned.force:
-                for job in jobs:
-                    job.checkpoint.unlink(missing_ok=True)
-            for event in events:
+        with planned.store.writing():
+            for event in _events(planned, cells, options):
                 if isinstance(event, Finished):
-                    ran = not event.record.error.startswith(TOO_LARGE)
-                    # What never ran takes nothing away from what once did.
-                    if ran or not planned.store.file(event.cell.id).exists():
-                        planned.store.write(event.record)
-                    # After an error in its code a cell begins anew; what died of something else may go on.
-                    if ran and not event.record.error.startswith(DIED):
-                        planned.store.checkpoint(event.cell.id).unlink(missing_ok=True)
                     records[event.cell.id] = event.record
                     hear(event)
-                shown.hear(event)
     return Records(records[cell.id] for cell in planned.cells)
+
+
+def _events(planned: Plan, cells: list[Cell], options: Options) -> Iterator[Event]:
+    """Run cells, keep what comes of them, show it, and pass it on."""
+    remote = options.executor == "ray"
+    if not remote or any(_alone(cell) for cell in cells):
+        warm_up()
+    if not remote:
+        _prepare_data(cells)
+    # Where all are alike there is nothing to put in order.
+    seconds = [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
+    expected = dict(zip((cell.id for cell in cells), seconds, strict=True))
+    # Longest first: what is short fills the gaps at the end.
+    jobs = sorted(_jobs(cells, options.device), key=lambda job: -expected[job.cell.id])
+    if planned.force:
+        for job in jobs:
+            planned.store.checkpoint(job.cell.id).unlink(missing_ok=True)
+    terms = Terms(planned.suite, planned.store, options.device, options.plugins, options.cell_timeout)
+    rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
+    watch = Watch(planned.store.folder, planned.suite, options.command, len(planned.cells), expected, rounds)
+    ended, told = 0, False
+    try:
+        with (
+            stoppable(terms.stopping),
+            display(as_json=options.log_json) as shown,
+            closing(_execute(jobs, terms, options)) as events,
+        ):
+            for event in events:
+                if isinstance(event, Finished):
+                    _keep(planned.store, event)
+                    ended += 1
+                shown.hear(event, watch.hear(event))
+                if terms.stopping.is_set() and not told:
+                    told, watch.now.state = True, "stopping"
+                    shown.hear(Note(STOPPING), watch.now)
+                if event:
+                    yield event
+        watch.end("finished" if ended == len(jobs) else "stopped")
+    except BaseException:
+        watch.end("stopped")
+        raise
+    if ended < len(jobs):
+        raise KeyboardInterrupt
+
+
+def _execute(jobs: Sequence[Job], terms: Terms, options: Options) -> Events:
+    """All jobs, on this machine or on a cluster; what must be alone to measure time stays here, on one machine."""
+    here = jobs
+    if options.executor == "ray":
+        from fflbench.execution import cluster
+
+        away = [job for job in jobs if not job.alone]
+        here = [job for job in jobs if job.alone]
+        if away:
+            yield from cluster.execute(
+                away, terms, address=options.address, workers=options.workers, retries=options.retries
+            )
+    count = max(1, min(options.workers or cores(), len(here)))
+    limit = machine_memory() if options.memory_limit is None else options.memory_limit
+    if not terms.stopping.is_set():
+        yield from local.execute(here, terms, workers=count, memory_limit=limit)
+
+
+def _jobs(cells: Sequence[Cell], device: str) -> Iterator[Job]:
+    for cell, memory in zip(cells, memory_of(cells), strict=True):
+        task: Task = cell.create(Kind.TASK)
+        threads = cell.measure.threads if cell.measure else 1
+        gpus = task.gpus if device.startswith("cuda") else 0
+        yield Job(cell, memory, _alone(cell), max(task.cpus, threads), gpus)
+
+
+def _alone(cell: Cell) -> bool:
+    return bool(cell.measure and cell.measure.alone)
+
+
+def _prepare_data(cells: Sequence[Cell]) -> None:
+    """Once, here, with its bar: workers find the arrays ready, and too many participants are told at once."""
+    attacked = [cell for cell in cells if not cell.measure]
+    for task in {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}.values():
+        task.divide(task.data().train.y, seed=0)
+
+
+def _keep(store: Store, event: Finished) -> None:
+    # What never ran takes nothing away from what once did.
+    if event.ran or not store.file(event.cell.id).exists():
+        store.write(event.record)
+    # After an error in its code a cell begins anew.
+    if not event.resumes:
+        store.checkpoint(event.cell.id).unlink(missing_ok=True)
+
+
+@contextmanager
+def stoppable(stopping: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C, or a batch system's SIGTERM, set a flag; the second interrupts as it always does."""
+
+    def handle(*_: object) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # A signal that is ignored, as in the background of a shell, stays so.
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def check_device(device: str) -> None:
@@ -161,22 +285,11 @@ def check_device(device: str) -> None:
 
 
 def estimate(planned: Plan, workers: int | None = None) -> float:
-    """Seconds that the open cells will take, from a short calibration of each task."""
-    measured = [cell for cell in planned.open if cell.measure]
-    attacked = [cell for cell in planned.open if not cell.measure]
-    counts = Counter(str(cell.configuration["task"]) for cell in attacked)
-    tasks: dict[str, Task] = {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}
-    total = sum(counts[key] * task.rounds * seconds_per_round(task) for key, task in tasks.items())
-    one_by_one = 0.0
-    for cell, measure in ((cell, cell.measure) for cell in measured):
-        assert measure is not None
-        attack = cell.create(measure.attacked) if measure.attacked else None
-        seconds = measure.estimate(cell.create(Kind.TASK), cell.create(Kind.DEFENSE), attack)
-        if measure.alone:
-            one_by_one += seconds
-        else:
-            total += seconds
-    return START_UP + one_by_one + total / max(1, min(workers or os.cpu_count() or 1, len(planned.open)))
+    """Seconds that the open cells will take on this machine, from a short calibration of each task."""
+    expected = list(zip(planned.open, seconds_of(planned.open), strict=True))
+    one_by_one = sum(seconds for cell, seconds in expected if _alone(cell))
+    together = sum(seconds for cell, seconds in expected if not _alone(cell))
+    return START_UP + one_by_one + together / max(1, min(workers or cores(), len(planned.open)))
 
 
 def _standing(cell: Cell, store: Store, suite: str) -> Record | None:

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
@@ -76,6 +78,12 @@ class Record(BaseModel):
 
     def __str__(self) -> str:
         return f"{' · '.join(self.labels.values())} · seed {self.configuration['seed']}"
+
+    def command(self, file: Path, *options: str) -> str:
+        """What runs its cell again, alone, from its file."""
+        plugins = self.manifest.get("plugins")
+        named = [part for name in plugins for part in ("--plugin", str(name))] if isinstance(plugins, list) else []
+        return shlex.join(["fflbench", "run", str(file), *options, *named])
 
     def json_text(self) -> str:
         """The content of its file."""

@@ -1,5 +1,6 @@
 """Where records are kept: DIR/<suite>/<cell id>.json, written whole or not at all."""
 
+import fcntl
 import json
 import os
 import tempfile
@@ -24,25 +25,43 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # The kernel's: it goes with the process that holds it, however that ends. Whoever only looks whether it is
+        # held holds it for an instant, so it is worth a second try.
+        self.lock = FileLock(folder / ".lock", timeout=1, poll_interval=0.1)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Have the folder to oneself, and sweep up what a killed run left half written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.folder / ".lock", timeout=0):
+            with self.lock:
                 for left_over in self.folder.glob(".*.new"):
-                    left_over.unlink()
+                    left_over.unlink(missing_ok=True)
                 yield
         except Timeout as error:
             raise RecordError(
-                f"another run is writing to {self.folder}: wait for it, or choose another --out"
+                f"another run is writing to {self.folder} (fflbench status {self.folder}): "
+                "wait for it, or choose another --out"
             ) from error
         except OSError as error:
             raise RecordError(
                 f"results cannot be kept in {self.folder}: {error.strerror or error}; "
                 "mend that or choose another --out, and run the command again"
             ) from error
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a run is writing there now."""
+        if not Path(self.lock.lock_file).exists():
+            return False
+        try:
+            with Path(self.lock.lock_file).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            raise RecordError(f"{self.lock.lock_file} cannot be looked at: {error.strerror}") from error
 
     def file(self, cell: str) -> Path:
         """Where a cell's record stands."""
@@ -130,8 +149,8 @@ def _readable(root: Path) -> Iterator[Record]:
             warnings.warn(f"{error}; it is left out", stacklevel=3)
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a file so that it is either as before or complete, power cuts included."""
+def write_whole(file: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Write a file so that it is either as before or complete; if it is to last, power cuts included."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=file.parent)
     fresh = Path(name)
@@ -139,12 +158,15 @@ def write_whole(file: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            if lasting:
+                os.fsync(stream.fileno())
         fresh.chmod(0o644)
         fresh.replace(file)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+    if not lasting:
+        return
     directory = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

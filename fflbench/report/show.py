@@ -1,6 +1,5 @@
 """One record for a reader: configuration, metrics, accuracy over rounds, and how to run it again."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,11 +36,7 @@ def show(file: Path) -> str:
         accuracy = [told["accuracy"] for told in record.history if isinstance(told.get("accuracy"), float | int)]
         if "measure" not in record.configuration:
             sections.append("accuracy over rounds\n" + plot(accuracy))
-    plugins = record.manifest.get("plugins")
-    with_plugins = (
-        "".join(f" --plugin {shlex.quote(str(name))}" for name in plugins) if isinstance(plugins, list) else ""
-    )
-    sections.append(f"run it again:\n  fflbench run {shlex.quote(str(file))} --force{with_plugins}")
+    sections.append(f"run it again:\n  {record.command(file, '--force')}")
     return "\n\n".join(sections)
 
 

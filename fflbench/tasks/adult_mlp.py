@@ -22,6 +22,7 @@ class AdultMLP(Task):
 
     data_set = ADULT
     classes = CLASSES
+    gpus = 0.1
 
     rounds = 100
     batch_size = 64

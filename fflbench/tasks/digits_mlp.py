@@ -15,6 +15,7 @@ class DigitsMLP(Task):
     """Ten digits from 64 pixels."""
 
     classes = tuple("0123456789")
+    gpus = 0.1
 
     local_epochs = 2
     batch_size = 16

@@ -18,6 +18,7 @@ class MnistCNN(Task):
 
     data_set = MNIST
     classes = tuple("0123456789")
+    gpus = 0.25
 
     participants = 100
     per_round = 50

@@ -30,6 +30,10 @@ class Task(ABC):
     """The set it learns from; a task with arrays of its own overrides `data` instead."""
     classes: ClassVar[tuple[str, ...]]
     """What the classes are called, in the order of their numbers."""
+    cpus: ClassVar[float] = 1.0
+    """Processors a cell asks a cluster for."""
+    gpus: ClassVar[float] = 1.0
+    """The same of GPUs, where it trains on one; small tasks share."""
 
     participants: Annotated[int, Ge(1), "people who hold training data"] = 20
     per_round: Annotated[int, Ge(1), "participants selected each round"] = 10

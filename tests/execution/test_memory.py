@@ -1,10 +1,14 @@
+import subprocess
+import sys
+
 import pytest
 
 from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.execution import local, memory
+from fflbench.execution import local, machine, memory
 from fflbench.execution import run as running
-from fflbench.execution.local import Finished, Job, Progress
+from fflbench.execution.jobs import Finished, Job, Started, Terms
+from fflbench.records.store import Store
 from fflbench.registry import Kind
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
@@ -33,11 +37,11 @@ def cells(count=4, **content):
     return plan(parse(common | content, "own", "own.toml"))
 
 
-def executed(jobs, **options):
+def executed(tmp_path, jobs, **options):
     """Everything that happens, and the most cells that were under way at a time."""
     running, most, finished = set(), 0, []
-    for event in local.execute(jobs, "own", device="cpu", plugins=(), **options):
-        if isinstance(event, Progress):
+    for event in local.execute(jobs, Terms("own", Store(tmp_path)), **options):
+        if isinstance(event, Started):
             running.add(event.cell.id)
             most = max(most, len(running))
         if isinstance(event, Finished):
@@ -46,36 +50,34 @@ def executed(jobs, **options):
     return finished, most
 
 
-def jobs(tmp_path, memory=0, alone=False, **content):
+def jobs(memory=0, alone=False, **content):
     content = {"overrides": {"rounds": 40}} | content
-    return [Job(cell, tmp_path / "none.npz", memory, alone) for cell in cells(**content)]
+    return [Job(cell, memory, alone) for cell in cells(**content)]
 
 
 def test_cells_run_side_by_side_where_they_fit(tmp_path):
-    # Long enough that the second has begun before the first has ended.
-    long = {"overrides": {"rounds": 400}}
-    found, most = executed(jobs(tmp_path, memory=4 * GB, **long), workers=2, memory_limit=8 * GB)
+    found, most = executed(tmp_path, jobs(memory=4 * GB), workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 2
 
 
 def test_cells_that_do_not_fit_together_run_one_after_the_other(tmp_path):
-    found, most = executed(jobs(tmp_path, memory=5 * GB), workers=2, memory_limit=8 * GB)
+    found, most = executed(tmp_path, jobs(memory=5 * GB), workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 1
 
 
 def test_cells_that_want_to_be_alone_are(tmp_path):
-    found, most = executed(jobs(tmp_path, alone=True), workers=2)
+    found, most = executed(tmp_path, jobs(alone=True), workers=2)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 1
 
 
 def test_a_cell_that_can_never_fit_fails_at_once_and_the_others_run(tmp_path):
-    small, large = jobs(tmp_path, count=1)[0], jobs(tmp_path, count=2, memory=9 * GB)[1]
-    found, _ = executed([small, large], workers=2, memory_limit=8 * GB)
+    small, large = jobs(count=1)[0], jobs(count=2, memory=9 * GB)[1]
+    found, _ = executed(tmp_path, [small, large], workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["failed", "done"]
-    assert found[0].error == ("needs more memory than there is: about 9.0 GB, and the limit is 8.0 GB (--memory-limit)")
+    assert found[0].error == ("needs more memory than there is: about 9.0 GB, and the limit (--memory-limit) is 8.0 GB")
     assert found[0].id == large.cell.id
 
 
@@ -90,12 +92,23 @@ def test_a_large_model_needs_what_its_updates_take():
     assert training > per_round * 4 * 14_736_714
 
 
-def test_a_container_may_have_less_than_the_machine(monkeypatch):
-    whole = memory.machine_memory()
-    monkeypatch.setattr(memory.Path, "read_text", lambda *_: "max\n")
-    assert memory.machine_memory() >= whole
-    monkeypatch.setattr(memory.Path, "read_text", lambda *_: "1000000000\n")
-    assert memory.machine_memory() == GB
+def test_a_container_or_a_batch_job_may_have_less_than_the_machine(tmp_path, monkeypatch):
+    whole = machine.machine_memory()
+    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine.machine_memory() >= whole
+    (tmp_path / "memory.max").write_text("1000000000\n")
+    assert machine.machine_memory() == GB
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/memory.limit_in_bytes").write_text("500000000\n")
+    assert machine.machine_memory() == GB // 2
+
+
+def test_a_process_may_use_fewer_cores_than_there_are():
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+    code += "from fflbench.execution.machine import cores; print(cores())"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "1\n"
 
 
 def test_a_cell_that_is_refused_takes_nothing_away(tmp_path):

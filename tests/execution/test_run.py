@@ -1,40 +1,17 @@
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-import fflbench as package
 from fflbench.execution import cell as cells
 from fflbench.execution import run as running
 from fflbench.registry import Kind
-from fflbench.suites.plan import plan
-from fflbench.suites.suite import parse
-from tests.execution.conftest import SUITE, kill_group
+from tests.execution.conftest import SUITE
 
 
 def results(records):
     return {record.id: json.dumps(record.result()) for record in records.values()}
-
-
-def visible(fflbench):
-    """What a finished run leaves, but for its lock."""
-    return [file for file in (fflbench.folder / "results/own").iterdir() if file.name != ".lock"]
-
-
-def ends(process):
-    """Whether every process that a command started is gone soon."""
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        try:
-            kill_group(process, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_a_run_prints_tables_and_the_next_one_runs_nothing(fflbench):
@@ -77,76 +54,6 @@ def test_records_of_another_results_version_are_redone(fflbench):
     assert json.loads(files[0].read_text())["metrics"]["accuracy"] != 0.123
 
 
-def test_a_truncated_record_is_told_and_redone(fflbench):
-    fflbench("run", "own.toml", "--seeds", "0")
-    file = next((fflbench.folder / "results/own").glob("*.json"))
-    file.write_text(file.read_text()[:100])
-    _, err = fflbench("run", "own.toml", "--seeds", "0")
-    assert f"{file.name} is damaged" in err
-    assert "1 to run" in err
-    assert len(fflbench.records()) == 6
-
-
-def test_a_cell_that_fails_or_dies_is_recorded_and_the_rest_goes_on(fflbench):
-    defenses = '["raises", "dies", "median", "explodes"]'
-    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', defenses))
-    out, err = fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", code=1)
-    found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
-    assert len(found) == 8
-    for attack in ("none", "label-flipping"):
-        assert found[attack, "raises"].status == "failed"
-        assert "RuntimeError: this rule always fails" in found[attack, "raises"].error
-        assert found[attack, "dies"].error == "the worker died: signal SIGKILL"
-        assert found[attack, "median"].status == "done"
-        assert found[attack, "explodes"].metrics["diverged"]
-    assert "1 of 1 failed" in out
-    assert "1 of 1 diverged" in out
-    assert all("/" not in record.error for record in found.values())
-    assert "failed: digits-mlp · none · raises · seed 0: RuntimeError: this rule always fails (fflbench show" in err
-    shown, _ = fflbench("show", found["none", "raises"].id)
-    assert "this rule always fails" in shown
-    # Failed cells are tried again, finished ones are not.
-    _, err = fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", code=1)
-    assert "8 cells, 4 done already, 4 to run" in err
-
-
-def test_ctrl_c_stops_at_once_keeps_what_is_finished_and_says_how_to_go_on(fflbench):
-    fflbench.suite(rounds=300)
-    process = fflbench.start("run", "own.toml")
-    fflbench.wait_for(process, 2)
-    kill_group(process, signal.SIGINT)
-    # Alone on the machine it takes well under two seconds; what matters here is that it does not wait for a cell.
-    assert process.wait(timeout=15) == 130
-    _, err = process.communicate(timeout=60)
-    assert "are finished and kept; the same command goes on with the rest" in err
-    assert "Traceback" not in err
-    kept = fflbench.records()
-    assert 2 <= len(kept) < 12
-    assert ends(process)
-
-
-@pytest.mark.parametrize("delay", [0.3, 0.8, 1.5, 2.5])
-def test_ctrl_c_while_starting_is_no_traceback_either(fflbench, delay):
-    process = fflbench.start("run", "own.toml")
-    time.sleep(delay)
-    kill_group(process, signal.SIGINT)
-    # Before Python has begun, the signal itself ends it; before the command has, Typer does.
-    assert process.wait(timeout=15) in (-signal.SIGINT, 0, 1, 130)
-    _, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    assert ends(process)
-
-
-def test_two_runs_on_one_folder_are_refused_politely(fflbench):
-    fflbench.suite(rounds=300)
-    process = fflbench.start("run", "own.toml")
-    fflbench.wait_for(process, 1)
-    _, err = fflbench("run", "own.toml", code=2)
-    assert "another run is writing to results/own: wait for it, or choose another --out" in err
-    kill_group(process)
-    process.communicate()
-
-
 def test_labels_of_today_are_those_of_the_tables(fflbench):
     text = SUITE.replace('["fedavg", "median", "foolsgold"]', '["one"]') + '[defense.one]\nuse = "median"\n'
     fflbench.suite(text)
@@ -158,44 +65,10 @@ def test_labels_of_today_are_those_of_the_tables(fflbench):
     assert "one " not in out
 
 
-def test_what_json_cannot_hold_fails_its_own_cell_only(fflbench):
-    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["median", "unspeakable", "wordless"]'))
-    out, _ = fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", code=1)
-    found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
-    assert found["none", "median"].status == "done"
-    assert found["none", "unspeakable"].status == "failed"
-    assert found["none", "wordless"].reason == "for no reason given"
-    assert "1 of 1 failed" in out
-
-
 def test_a_table_that_a_setting_leaves_unused_is_no_error(fflbench):
     fflbench.suite(SUITE + "[defense.median]\n")
     _, err = fflbench("run", "own.toml", "--set", 'defenses=["fedavg"]', "--dry-run")
     assert "4 cells" in err
-
-
-@pytest.mark.parametrize("after", [0, 1, 3, 6])
-def test_killed_at_any_moment_nothing_finished_is_lost_and_no_file_is_invalid(fflbench, after):
-    fflbench.suite(rounds=20)
-    process = fflbench.start("run", "own.toml")
-    fflbench.wait_for(process, after)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    kept = fflbench.records() if (fflbench.folder / "results/own").is_dir() else {}
-    assert len(kept) >= after
-    _, err = fflbench("run", "own.toml")
-    assert f"12 cells, {len(kept)} done already" in err
-    assert len(fflbench.records()) == 12
-    assert sorted(file.suffix for file in visible(fflbench)) == [".csv", *[".json"] * 12, ".md"]
-
-
-def test_workers_end_with_their_driver(fflbench):
-    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["slow"]'), rounds=1000)
-    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py")
-    time.sleep(8)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert ends(process)
 
 
 @pytest.mark.parametrize(
@@ -283,74 +156,6 @@ def test_a_plugin_in_the_script_itself_is_told_to_move(fflbench):
         [sys.executable, "script.py"], cwd=fflbench.folder, capture_output=True, text=True, check=False, timeout=120
     )
     assert 'defense "mine" stands in the script itself; move it to a file' in done.stderr
-
-
-def one_cell(**overrides):
-    content = {
-        "tasks": ["digits-mlp"],
-        "attacks": ["label-flipping"],
-        "defenses": ["foolsgold"],
-        "seeds": [0],
-        "overrides": {"rounds": 6, "average_last": 3, **overrides},
-    }
-    return plan(parse(content, "own", "own.toml"))[0]
-
-
-class Stop(BaseException):
-    """Stands for a kill."""
-
-
-@pytest.mark.parametrize("stop", [1, 4, 6])
-def test_a_checkpointed_cell_goes_on_to_the_same_bits(tmp_path, monkeypatch, stop):
-    monkeypatch.setattr(cells, "CHECKPOINT_SECONDS", 0.0)
-    cell, file = one_cell(), tmp_path / "own.checkpoint.npz"
-    whole = cells.play(cell, "own")
-    rounds = []
-
-    def interrupted(told):
-        rounds.append(told["round"])
-        if told["round"] == stop:
-            raise Stop
-
-    with pytest.raises(Stop):
-        cells.play(cell, "own", checkpoint=file, tell=interrupted)
-    assert file.is_file() is (stop > 1)
-    again = cells.play(cell, "own", checkpoint=file, tell=lambda told: rounds.append(told["round"]))
-    assert again.result() == whole.result()
-    # The round in which it stopped was not yet kept.
-    assert rounds == [*range(1, stop + 1), *range(stop, 7)]
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-40] + b"x" * 40])
-def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path, monkeypatch, damage):
-    monkeypatch.setattr(cells, "CHECKPOINT_SECONDS", 0.0)
-    cell, file = one_cell(), tmp_path / "own.checkpoint.npz"
-    whole = cells.play(cell, "own", checkpoint=file)
-    file.write_bytes(damage(file.read_bytes()))
-    assert cells.play(cell, "own", checkpoint=file).result() == whole.result()
-
-
-def test_a_checkpoint_of_other_versions_is_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "CHECKPOINT_SECONDS", 0.0)
-    cell, file, rounds = one_cell(), tmp_path / "own.checkpoint.npz", []
-    cells.play(cell, "own", checkpoint=file)
-    monkeypatch.setattr("fflbench.records.manifest.RESULTS_VERSION", 99)
-    cells.play(cell, "own", checkpoint=file, tell=lambda told: rounds.append(told["round"]))
-    assert rounds[0] == 1
-
-
-def test_short_cells_do_not_checkpoint(tmp_path):
-    cells.play(one_cell(), "own", checkpoint=tmp_path / "own.checkpoint.npz")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_manifest_says_with_what_it_was_made():
-    made = cells.play(one_cell(rounds=1), "own").manifest
-    assert made["results"] == {"core": 2, "task": 1, "attack": 1, "defense": 1}
-    assert made["fflbench"] == package.__version__
-    assert {"numpy", "torch"} <= set(made["libraries"])
-    assert made["threads"] == 1
-    assert made["processor"]
 
 
 def test_a_plan_names_what_stands_and_what_is_open(tmp_path):

@@ -1,0 +1,49 @@
+"""What this machine has, and what of it this process may use."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def cores() -> int:
+    """Cores that this process may run on: fewer than the machine's where a batch system has dealt them out."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """Bytes that the machine, the container, or the batch job this runs in has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in _limits():
+        try:
+            total = min(total, int(file.read_text("ascii")))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def _limits() -> Iterator[Path]:
+    """Files that may hold a limit: of this process's control group and of all above it."""
+    try:
+        own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines()]
+    except OSError:
+        own = []
+    for _, kinds, path in [*own, ["", "", "/"], ["", "memory", "/"]]:
+        if kinds not in ("", "memory"):
+            continue
+        home, name = (GROUPS / "memory", "memory.limit_in_bytes") if kinds else (GROUPS, "memory.max")
+        place = home / path.lstrip("/")
+        yield from (folder / name for folder in (place, *place.parents) if folder.is_relative_to(home))
+
+
+def killed_for_memory() -> int:
+    """How many processes the kernel has killed for memory so far, where it tells."""
+    try:
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text("ascii").splitlines())
+        return int(counters["oom_kill"])
+    except (OSError, KeyError, ValueError):
+        return 0

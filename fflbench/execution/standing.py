@@ -1,0 +1,176 @@
+"""Where a run stands: what displays show, what `fflbench status` reads, what `--log-json` tells.
+
+The driver keeps it in a file beside the records, whole at any moment. Times are counted on a clock that nobody sets.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fflbench.errors import RecordError
+from fflbench.execution.durations import duration
+from fflbench.execution.jobs import Event, Finished, Progress, Returned, Started
+from fflbench.records.store import write_whole
+
+FILE = ".run"
+WRITE_SECONDS = 1.0
+"""How often rounds alone are worth writing down."""
+
+
+class Running(BaseModel):
+    """A cell that is under way."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cell: str
+    name: str
+    where: str
+    round: int = 0
+    rounds: int
+    accuracy: float | None = None
+
+
+class Failed(BaseModel):
+    """A cell that failed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cell: str
+    name: str
+    reason: str
+    command: str
+
+
+class Standing(BaseModel):
+    """All that is to be said of a run at one moment."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    suite: str
+    command: str
+    """What started it."""
+    host: str
+    process: int
+    state: Literal["running", "stopping", "stopped", "finished", "lost"] = "running"
+    """Lost is one that ended without saying so."""
+    cells: int
+    """Of the whole suite."""
+    before: int
+    """Done by earlier runs."""
+    done: int = 0
+    """By this one, well."""
+    failed: list[Failed] = []
+    running: list[Running] = []
+    seconds: float = 0.0
+    """Since it began."""
+    left: float | None = None
+    """Seconds it will still take, as it looks now."""
+
+    @property
+    def waiting(self) -> int:
+        """Cells that nobody has taken yet."""
+        return self.cells - self.before - self.done - len(self.failed) - len(self.running)
+
+    @property
+    def per_minute(self) -> float:
+        """Cells that end in a minute."""
+        return 60 * (self.done + len(self.failed)) / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        told = [f"{len(self.running)} running"]
+        told += [f"{len(self.failed)} failed"] if self.failed else []
+        told += [f"{self.per_minute:.1f} a minute"] if self.done or self.failed else []
+        told += [f"{duration(self.left)} left"] if self.left else []
+        return ", ".join(told)
+
+
+class Watch:
+    """Follows a run's events and knows where it stands."""
+
+    def __init__(
+        self,
+        folder: Path,
+        suite: str,
+        command: str,
+        cells: int,
+        expected: Mapping[str, float],
+        rounds: Mapping[str, int],
+    ) -> None:
+        self.file, self.rounds = folder / FILE, rounds
+        self.expected, self.total = expected, sum(expected.values()) or 1.0
+        self.begun, self.written = time.monotonic(), -WRITE_SECONDS
+        self.over = 0.0
+        """What has ended, in seconds that were expected of it."""
+        self.now = Standing(
+            suite=suite,
+            command=command,
+            host=platform.node(),
+            process=os.getpid(),
+            cells=cells,
+            before=cells - len(expected),
+        )
+
+    def hear(self, event: Event | None) -> Standing:
+        """What has changed; returns where the run stands."""
+        now = self.now
+        under_way = {each.cell: each for each in now.running}
+        if isinstance(event, Started):
+            told = Running(
+                cell=event.cell.id, name=str(event.cell), where=event.where, rounds=self.rounds[event.cell.id]
+            )
+            now.running.append(told)
+        elif isinstance(event, Progress) and event.cell.id in under_way:
+            each = under_way[event.cell.id]
+            each.round, each.accuracy = event.round, event.accuracy
+        elif isinstance(event, Finished | Returned):
+            now.running = [each for each in now.running if each.cell != event.cell.id]
+        if isinstance(event, Finished):
+            self.over += self.expected[event.cell.id]
+            if event.record.status == "done":
+                now.done += 1
+            else:
+                now.failed.append(self._failure(event))
+        now.seconds = time.monotonic() - self.begun
+        now.left = self._left()
+        if isinstance(event, Finished | Returned) or now.seconds - self.written >= WRITE_SECONDS:
+            self.write()
+        return now
+
+    def end(self, state: Literal["stopped", "finished"]) -> None:
+        """The run is over, with or without the rest."""
+        self.now.state, self.now.running, self.now.left = state, [], None
+        self.write()
+
+    def write(self) -> None:
+        """Let others know; where that is not possible the run goes on."""
+        self.written = self.now.seconds
+        with suppress(OSError):
+            write_whole(self.file, self.now.model_dump_json(indent=1).encode(), lasting=False)
+
+    def _failure(self, event: Finished) -> Failed:
+        record = event.record
+        file = self.file.parent / f"{record.id}.json"
+        return Failed(cell=record.id, name=str(record), reason=record.reason, command=record.command(file))
+
+    def _left(self) -> float | None:
+        under_way = sum(self.expected[each.cell] * each.round / max(1, each.rounds) for each in self.now.running)
+        share = (self.over + under_way) / self.total
+        return self.now.seconds * (1 - share) / share if share > 0 else None
+
+
+def read(folder: Path) -> Standing | None:
+    """Where the run in a folder stands, or stood when it was last heard of."""
+    try:
+        return Standing.model_validate_json((folder / FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RecordError(f"{folder / FILE} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise RecordError(f"{folder / FILE} is damaged; the next run in that folder makes it anew") from error

@@ -1,0 +1,140 @@
+"""One cell: its record, and its checkpoints."""
+
+import pytest
+
+import fflbench as package
+from fflbench.execution import cell as cells
+from fflbench.execution.cell import File
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+
+
+def one_cell(**overrides):
+    content = {
+        "tasks": ["digits-mlp"],
+        "attacks": ["label-flipping"],
+        "defenses": ["foolsgold"],
+        "seeds": [0],
+        "overrides": {"rounds": 6, "average_last": 3, **overrides},
+    }
+    return plan(parse(content, "own", "own.toml"))[0]
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Cells that checkpoint after every round."""
+    monkeypatch.setattr(cells, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(cells, "CHECKPOINT_SHARE", float("inf"))
+
+
+class Stop(BaseException):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("stop", [1, 4, 6])
+def test_a_checkpointed_cell_goes_on_to_the_same_bits(tmp_path, eager, stop):
+    cell, file = one_cell(), tmp_path / "own.checkpoint.npz"
+    whole = cells.play(cell, "own")
+    rounds = []
+
+    def interrupted(told):
+        rounds.append(told["round"])
+        if told["round"] == stop:
+            raise Stop
+
+    with pytest.raises(Stop):
+        cells.play(cell, "own", checkpoint=File(file), tell=interrupted)
+    assert file.is_file() is (stop > 1)
+    again = cells.play(cell, "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
+    assert again.result() == whole.result()
+    # The round in which it stopped was not yet kept.
+    assert rounds == [*range(1, stop + 1), *range(stop, 7)]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-40] + b"x" * 40])
+def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path, eager, damage):
+    cell, file = one_cell(), tmp_path / "own.checkpoint.npz"
+    whole = cells.play(cell, "own", checkpoint=File(file))
+    file.write_bytes(damage(file.read_bytes()))
+    assert cells.play(cell, "own", checkpoint=File(file)).result() == whole.result()
+
+
+def test_a_checkpoint_of_other_versions_is_not_used(tmp_path, eager, monkeypatch):
+    cell, file, rounds = one_cell(), tmp_path / "own.checkpoint.npz", []
+    cells.play(cell, "own", checkpoint=File(file))
+    monkeypatch.setattr("fflbench.records.manifest.RESULTS_VERSION", 99)
+    cells.play(cell, "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
+    assert rounds[0] == 1
+
+
+def test_short_cells_do_not_checkpoint(tmp_path):
+    cells.play(one_cell(), "own", checkpoint=File(tmp_path / "own.checkpoint.npz"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_manifest_says_with_what_it_was_made():
+    made = cells.play(one_cell(rounds=1), "own").manifest
+    assert made["results"] == {"core": 2, "task": 1, "attack": 1, "defense": 1}
+    assert made["fflbench"] == package.__version__
+    assert {"numpy", "torch"} <= set(made["libraries"])
+    assert made["threads"] == 1
+    assert made["processor"]
+
+
+def test_a_cell_that_is_asked_to_stop_keeps_its_state_and_goes_on_from_there(tmp_path):
+    cell, file, rounds = one_cell(), tmp_path / "own.checkpoint.npz", []
+
+    def tell(told):
+        rounds.append(told["round"])
+
+    with pytest.raises(cells.StoppedError):
+        cells.play(cell, "own", checkpoint=File(file), tell=tell, stopping=lambda: len(rounds) == 3)
+    again = cells.play(cell, "own", checkpoint=File(file), tell=tell)
+    assert rounds == [1, 2, 3, 4, 5, 6]
+    assert again.result() == cells.play(cell, "own").result()
+
+
+def test_a_cell_that_is_asked_to_stop_in_its_last_round_ends(tmp_path):
+    rounds = []
+    record = cells.play(
+        one_cell(),
+        "own",
+        checkpoint=File(tmp_path / "own.checkpoint.npz"),
+        tell=lambda told: rounds.append(told["round"]),
+        stopping=lambda: len(rounds) == 6,
+    )
+    assert record.status == "done"
+
+
+def test_a_cell_whose_state_cannot_be_kept_goes_on(eager):
+    class Full:
+        def read(self):
+            raise FileNotFoundError
+
+        def write(self, content):
+            raise OSError(28, "No space left on device")
+
+    with pytest.warns(UserWarning, match="could not be kept: No space left"):
+        record = cells.play(one_cell(), "own", checkpoint=Full())
+    assert record.result() == cells.play(one_cell(), "own").result()
+
+
+def test_checkpoints_that_take_long_become_rare(tmp_path, monkeypatch):
+    """Each takes ten seconds, a round one: one in twenty seconds of work would be half the time."""
+    monkeypatch.setattr(cells, "CHECKPOINT_SECONDS", 20.0)
+    now, written = [0.0], []
+    monkeypatch.setattr(cells.time, "monotonic", lambda: now[0])
+
+    class Slow:
+        def read(self):
+            raise FileNotFoundError
+
+        def write(self, content):
+            now[0] += 10
+            written.append(now[0])
+
+    def tell(told):
+        now[0] += 1
+
+    cells.play(one_cell(rounds=500), "own", checkpoint=Slow(), tell=tell)
+    assert written == [30.0, 240.0, 450.0]
