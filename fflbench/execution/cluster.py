@@ -10,6 +10,7 @@ import importlib.util
 import logging
 import os
 import platform
+import socket
 import tempfile
 import time
 from collections import deque
@@ -320,6 +321,8 @@ def _connected(address: str | None, workers: int | None, plugins: Sequence[str])
     if ray.is_initialized():
         yield ray
         return
+    if address:
+        _look_for(address)
     env = {"py_modules": modules} if (modules := _travelling_modules(plugins)) else None
     try:
         ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
@@ -330,6 +333,17 @@ def _connected(address: str | None, workers: int | None, plugins: Sequence[str])
         yield ray
     finally:
         ray.shutdown()
+
+
+def _look_for(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise SuiteError(f"--address {address}: no Ray cluster can be reached: {_last_line(error)}") from error
 
 
 def _travelling_modules(plugins: Sequence[str]) -> list[str]:

@@ -143,7 +143,9 @@ class Watch:
         return now
 
     def end(self, state: Literal["stopped", "finished"]) -> None:
-        """The run is over, with or without the rest."""
+        """The run is over, with or without the rest; one that never began says nothing."""
+        if state == "stopped" and self.written < 0:
+            return
         self.now.state, self.now.running, self.now.left = state, [], None
         self.write()
 

@@ -1,13 +1,17 @@
 """Real processes: the command as a user runs it."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from fflbench.execution import standing
 
 SUITE = """
 tasks = ["digits-mlp"]
@@ -39,8 +43,21 @@ def dies(updates):
 @defense("slow", title="Slow")
 def slow(updates):
     """Takes its time."""
-    time.sleep(0.3)
+    time.sleep(0.1)
     return updates.mean(0)
+
+@defense("hangs", title="Hangs")
+def hangs(updates):
+    """Never answers."""
+    while True:
+        pass
+
+@defense("hungry", title="Hungry")
+def hungry(updates):
+    """Eats all memory."""
+    eaten = []
+    while True:
+        eaten.append(np.ones(10**7))
 
 @defense("unspeakable", title="Unspeakable")
 class Unspeakable(Defense):
@@ -64,27 +81,43 @@ def explodes(updates):
 
 class Command:
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.started = folder, []
         self.suite()
         (folder / "plugin.py").write_text(PLUGIN)
 
     def suite(self, text=SUITE, rounds=2, name="own"):
         (self.folder / f"{name}.toml").write_text(text.format(rounds=rounds))
 
-    def start(self, *arguments):
-        return subprocess.Popen(
+    def start(self, *arguments, before=lambda: None, **environment):
+        """The command, in a group of processes of its own; `before` is called in it before it begins."""
+
+        def begin():
+            # Tests that run in the background inherit that Ctrl-C is ignored; a user's terminal does not ignore it.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            before()
+
+        process = subprocess.Popen(
             [sys.executable, "-m", "fflbench", *arguments],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            # Tests that run in the background inherit that Ctrl-C is ignored; a user's terminal does not ignore it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=begin,
+            env=os.environ | environment,
         )
+        self.started.append(process)
+        return process
 
-    def __call__(self, *arguments, code=0):
-        process = self.start(*arguments)
+    def clean_up(self):
+        """Leave nothing running, whatever became of the test."""
+        for process in self.started:
+            with suppress(ProcessLookupError):
+                kill_group(process)
+            process.communicate()
+
+    def __call__(self, *arguments, code=0, **options):
+        process = self.start(*arguments, **options)
         out, err = process.communicate(timeout=240)
         assert process.returncode == code, f"exit code {process.returncode}\n{out}\n{err}"
         assert "Traceback" not in err
@@ -95,13 +128,26 @@ class Command:
 
         return {record.id: record for record in load(self.folder / out / suite)}
 
-    def wait_for(self, process, count, suite="own"):
+    def wait_for(self, process, count, out="results"):
         """Until so many records stand."""
+        self.until(process, lambda: len(list((self.folder / out / "own").glob("*.json"))) >= count)
+
+    def until(self, process, happened):
+        """Until something has happened, or the command has ended."""
         end = time.monotonic() + 120
         while time.monotonic() < end and process.poll() is None:
-            if len(list((self.folder / "results" / suite).glob("*.json"))) >= count:
+            if happened():
                 return
             time.sleep(0.02)
+
+    def standing(self, out="results"):
+        """What the run says of itself."""
+        return standing.read(self.folder / out / "own")
+
+
+def results(records):
+    """What must be the same bits however cells were run."""
+    return {record.id: json.dumps(record.result()) for record in records.values()}
 
 
 def kill_group(process, number=signal.SIGKILL):
@@ -110,4 +156,25 @@ def kill_group(process, number=signal.SIGKILL):
 
 @pytest.fixture
 def fflbench(tmp_path):
-    return Command(tmp_path)
+    command = Command(tmp_path)
+    yield command
+    command.clean_up()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small disk of its own under a folder, with its options."""
+    mounted = []
+
+    def mount(name, options):
+        place = tmp_path / name
+        place.mkdir(exist_ok=True)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"may not mount a disk: {done.stderr.strip()}")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "--lazy", place], check=True)

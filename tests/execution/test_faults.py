@@ -1,17 +1,49 @@
 """Whatever happens to a run: real processes, real signals, real disks."""
 
+import json
 import os
+import re
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.execution.conftest import SUITE, kill_group
+from tests.execution.conftest import SUITE, kill_group, results
 
 
-def visible(fflbench):
-    """What a finished run leaves for its user."""
-    return [file for file in (fflbench.folder / "results/own").iterdir() if not file.name.startswith(".")]
+def under_way(fflbench):
+    """The cells that are running now."""
+    now = fflbench.standing()
+    return now.running if now else []
+
+
+def played(fflbench):
+    """Rounds that every cell under way has played."""
+    return min((each.round for each in under_way(fflbench)), default=0)
+
+
+@pytest.fixture
+def memory_group():
+    """A control group with little memory; what is called before a command begins puts it there."""
+    made = []
+
+    def limit(size):
+        old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+        home, name = (old, "memory.limit_in_bytes") if old.is_dir() else (new, "memory.max")
+        group = home / f"fflbench-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / name).write_text(str(size))
+        except OSError as error:
+            pytest.skip(f"may not limit memory: {error}")
+        made.append(group)
+        return lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    yield limit
+    for group in made:
+        group.rmdir()
 
 
 def ends(process):
@@ -96,7 +128,7 @@ def test_two_runs_on_one_folder_are_refused_politely(fflbench):
     process = fflbench.start("run", "own.toml")
     fflbench.wait_for(process, 1)
     _, err = fflbench("run", "own.toml", code=2)
-    assert "another run is writing to results/own: wait for it, or choose another --out" in err
+    assert "another run is writing to results/own (fflbench status results/own): wait for it" in err
     kill_group(process)
     process.communicate()
 
@@ -111,25 +143,215 @@ def test_what_json_cannot_hold_fails_its_own_cell_only(fflbench):
     assert "1 of 1 failed" in out
 
 
-@pytest.mark.parametrize("after", [0, 1, 3, 6])
-def test_killed_at_any_moment_nothing_finished_is_lost_and_no_file_is_invalid(fflbench, after):
-    fflbench.suite(rounds=20)
-    process = fflbench.start("run", "own.toml")
-    fflbench.wait_for(process, after)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    kept = fflbench.records() if (fflbench.folder / "results/own").is_dir() else {}
-    assert len(kept) >= after
-    _, err = fflbench("run", "own.toml")
-    assert f"12 cells, {len(kept)} done already" in err
-    assert len(fflbench.records()) == 12
-    assert sorted(file.suffix for file in visible(fflbench)) == [".csv", *[".json"] * 12, ".md"]
-
-
 def test_workers_end_with_their_driver(fflbench):
     fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["slow"]'), rounds=1000)
     process = fflbench.start("run", "own.toml", "--plugin", "plugin.py")
-    time.sleep(8)
+    fflbench.until(process, lambda: under_way(fflbench))
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert ends(process)
+
+
+def test_a_cell_that_hangs_is_given_up_and_the_rest_goes_on(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["hangs", "median"]'))
+    _, err = fflbench("run", "own.toml", "--plugin", "plugin.py", "--cell-timeout", "6s", "--seeds", "0", code=1)
+    found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
+    assert found["none", "hangs"].error == "took longer than 6 s (--cell-timeout)"
+    assert found["label-flipping", "hangs"].status == "failed"
+    assert found["none", "median"].status == "done"
+    assert err.count("failed: digits-mlp") == 2
+
+
+def test_a_cell_that_the_kernel_kills_for_memory_is_recorded_and_the_rest_goes_on(fflbench, memory_group):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["hungry", "median"]'))
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", code=1, before=memory_group(2 * 10**9))
+    found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
+    for attack in ("none", "label-flipping"):
+        assert found[attack, "hungry"].reason.startswith("memory ran out, and the worker was killed for it")
+        assert found[attack, "median"].status == "done"
+
+
+def test_a_full_disk_stops_the_run_and_loses_nothing(fflbench, disk):
+    """First the records fill it; once there is room again, the same command goes on."""
+    place = disk("results", "size=400k")
+    fflbench.suite(rounds=100)
+    _, err = fflbench("run", "own.toml", code=2)
+    assert "results cannot be kept in results/own: No space left on device; mend that or choose another --out" in err
+    kept = fflbench.records()
+    assert 0 < len(kept) < 12
+    subprocess.run(["mount", "-o", "remount,size=10m", place], check=True)
+    _, err = fflbench("run", "own.toml")
+    assert f"12 cells, {len(kept)} done already" in err
+    assert {key: fflbench.records()[key] for key in kept} == kept
+
+
+def test_a_folder_that_may_not_be_written_is_told_before_anything_runs(fflbench, disk):
+    disk("results", "ro")
+    out, err = fflbench("run", "own.toml", code=2)
+    assert "results cannot be kept in results/own: Read-only file system; mend that or choose another --out" in err
+    assert out == ""
+
+
+def test_a_folder_that_may_no_longer_be_written_stops_the_run_and_loses_nothing(fflbench):
+    fflbench.suite(rounds=200)
+    process = fflbench.start("run", "own.toml")
+    fflbench.wait_for(process, 2)
+    place = fflbench.folder / "results/own"
+    if subprocess.run(["chattr", "+i", place], capture_output=True).returncode:
+        pytest.skip("may not forbid writing to a folder that is in use")
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        subprocess.run(["chattr", "-i", place], check=True)
+    assert process.returncode == 2
+    assert "results cannot be kept in results/own: Operation not permitted; mend that" in err
+    assert "Traceback" not in err
+    kept = fflbench.records()
+    assert 2 <= len(kept) < 12
+    _, err = fflbench("run", "own.toml")
+    assert f"12 cells, {len(kept)} done already" in err
+
+
+FAKE_CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+
+
+@pytest.mark.skipif(not FAKE_CLOCK.exists(), reason="needs Debian's libfaketime")
+def test_a_clock_that_jumps_changes_nothing(fflbench, tmp_path):
+    fflbench.suite(rounds=150)
+    clock = tmp_path / "clock"
+    clock.write_text("+0d")
+    process = fflbench.start(
+        "run",
+        "own.toml",
+        "--cell-timeout",
+        "1h",
+        LD_PRELOAD=str(FAKE_CLOCK),
+        FAKETIME_TIMESTAMP_FILE=str(clock),
+        FAKETIME_NO_CACHE="1",
+        # As the system's clock is set: those that nobody sets go on as they did.
+        DONT_FAKE_MONOTONIC="1",
+    )
+    for count, jump in ((2, "+4000d"), (5, "-4000d"), (8, "+0d")):
+        fflbench.wait_for(process, count)
+        clock.write_text(jump)
+        told = fflbench.standing()
+        assert 0 <= told.seconds < 120
+        assert told.left is None or 0 <= told.left < 600
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    fflbench("run", "own.toml", "--out", "undisturbed")
+    assert results(fflbench.records()) == results(fflbench.records(out="undisturbed"))
+    assert all(0 <= record.seconds["total"] < 60 for record in fflbench.records().values())
+    assert re.search(r"12 cells run in \d+ s", err)
+
+
+def test_stopped_once_cells_keep_their_state_and_go_on_from_there(fflbench):
+    text = SUITE.replace('["fedavg", "median", "foolsgold"]', '["slow"]').replace('"none", ', "")
+    fflbench.suite(text, rounds=30)
+    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--workers", "2")
+    fflbench.until(process, lambda: played(fflbench) >= 5)
+    kill_group(process, signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "stopping: nothing new starts" in err
+    assert err.count("stopped, and its state is kept") == 2
+    assert "stopped: 0 of 2 cells are finished and kept; the same command goes on with the rest" in err
+    assert len(list((fflbench.folder / "results/own").glob("*.checkpoint.npz"))) == 2
+    told, _ = fflbench("status", "results/own")
+    assert "results/own: stopped; to go on: fflbench run own.toml --plugin plugin.py --workers 2" in told
+    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--workers", "2", "--log-json")
+    _, err = process.communicate(timeout=120)
+    rounds = [told["round"] for told in map(json.loads, err.splitlines()) if told["event"] == "progress"]
+    assert rounds[0] > 5
+    assert not list((fflbench.folder / "results/own").glob("*.checkpoint.npz"))
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--out", "undisturbed")
+    assert results(fflbench.records()) == results(fflbench.records(out="undisturbed"))
+
+
+def test_a_batch_systems_sigterm_is_as_good_as_ctrl_c(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["slow"]'), rounds=1000)
+    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--workers", "2")
+    fflbench.until(process, lambda: played(fflbench) >= 2)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.count("stopped, and its state is kept") == 2
+
+
+def test_stopped_twice_it_stops_at_once(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["median", "hangs"]'), rounds=2)
+    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0")
+    fflbench.wait_for(process, 2)
+    kill_group(process, signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=3)
+    assert fflbench.standing().state == "stopping"
+    kill_group(process, signal.SIGINT)
+    _, err = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert "stopped: 2 of 4 cells are finished and kept" in err
+    assert "Traceback" not in err
+    assert ends(process)
+    assert len(fflbench.records()) == 2
+
+
+def test_status_tells_from_another_terminal_where_a_run_stands(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["raises", "slow"]'), rounds=1000)
+    command = ("run", "own.toml", "--plugin", "plugin.py", "--workers", "1", "--set", "attacks=['none']")
+    process = fflbench.start(*command)
+    fflbench.until(process, lambda: played(fflbench) >= 2)
+    told, _ = fflbench("status")
+    assert re.match(r"results/own: running, a few seconds so far, process \d+ on ", told)
+    assert "cells    0 of 4 done (0 before this run), 1 running, " in told
+    assert re.search(
+        r"running  digits-mlp · none · slow · seed [01]: round \d+ of 1000, accuracy [\d.]+%, worker 1", told
+    )
+    (only,) = [json.loads(line) for line in fflbench("status", "results/own", "--json")[0].splitlines()]
+    assert only["state"] == "running"
+    assert only["process"] == process.pid
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    told, _ = fflbench("status", "results")
+    assert "results/own: ended without a word; what is finished is kept; to go on: fflbench run own.toml" in told
+    assert "0 running" in told
+
+
+def test_status_of_nothing_is_one_sentence(fflbench):
+    _, err = fflbench("status", "nowhere", code=2)
+    assert err == "fflbench: there is no folder nowhere\n"
+    (fflbench.folder / "empty").mkdir()
+    _, err = fflbench("status", "empty", code=2)
+    assert err == "fflbench: empty holds no run and no record\n"
+    (fflbench.folder / "empty/.run").write_text("{")
+    _, err = fflbench("status", "empty", code=2)
+    assert err == "fflbench: empty/.run is damaged; the next run in that folder makes it anew\n"
+
+
+def test_machines_are_told_everything_a_line_at_a_time(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["raises", "median"]'))
+    out, err = fflbench("run", "own.toml", "--plugin", "plugin.py", "--log-json", code=1)
+    told = [json.loads(line) for line in err.splitlines()]
+    assert told[0] | {"text": ""} == {"event": "plan", "text": "", "suite": "own", "cells": 8, "done": 0}
+    finished = [each for each in told if each["event"] == "finished"]
+    assert sorted(each["status"] for each in finished) == ["done"] * 4 + ["failed"] * 4
+    assert (finished[-1]["done"], finished[-1]["failed"], finished[-1]["running"], finished[-1]["left"]) == (4, 4, 0, 0)
+    assert {each["event"] for each in told} >= {"plan", "started", "finished", "end", "failed"}
+    assert all(each["command"].startswith("fflbench run results/own/") for each in told if each["event"] == "failed")
+    assert "digits-mlp under label-flipping" in out
+    _, err = fflbench("run", "nowhere", "--log-json", code=2)
+    assert json.loads(err)["event"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--cell-timeout", "soon"], '"soon" is no stretch of time such as 90s, 30m or 2h'),
+        (["--cell-timeout", "0"], '"0" is no stretch of time'),
+        (["--address", "10.0.0.1:6379"], "--address is that of a Ray cluster: add --executor ray"),
+        (["--executor", "ray", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster can be reached"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_sentence(fflbench, arguments, sentence):
+    _, err = fflbench("run", "own.toml", *arguments, code=2)
+    assert sentence in err.splitlines()[-1]
+    assert not fflbench.standing()

@@ -7,11 +7,7 @@ import pytest
 from fflbench.execution import cell as cells
 from fflbench.execution import run as running
 from fflbench.registry import Kind
-from tests.execution.conftest import SUITE
-
-
-def results(records):
-    return {record.id: json.dumps(record.result()) for record in records.values()}
+from tests.execution.conftest import SUITE, results
 
 
 def test_a_run_prints_tables_and_the_next_one_runs_nothing(fflbench):
