@@ -5,13 +5,14 @@ import os
 import sys
 from importlib.util import find_spec
 
-from benchmarks import cells, committed, engines, exchange, reconstructions, rules
+from benchmarks import cells, committed, engines, exchange, reconstructions, rules, shared
 from benchmarks.timing import Ratio
 
 ROOMS = {
     "rules": rules,
     "engines": engines,
     "cells": cells,
+    "shared": shared,
     "exchange": exchange,
     "reconstructions": reconstructions,
 }
@@ -21,7 +22,7 @@ def main() -> int:
     """Measure, print, and compare or write as asked; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="How many times faster than others we are, measured in one run with the sides taking turns.",
+        description="How many times faster than others we are, the sides taking turns, and what workers share.",
     )
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"some of {', '.join(ROOMS)} (default: all)")
     parser.add_argument(

@@ -22,14 +22,15 @@ SHARE = 0.7
 
 HEADER = """# How fast we are
 
-Ratios of seconds, theirs over ours, measured in one run with the sides taking turns; the best of several runs of each
+Ratios, theirs over ours, measured in one run with the sides taking turns; the best of several runs of each
 counts. Made by `python -m benchmarks --peers --write` after `pip install -e ".[peers]"`; `python -m benchmarks --check`
 compares ratios measured anew with these, never seconds, and fails below 70% of them.
 
 Beside whole rounds, "ours" is the time of two cells divided by the rounds they play together: that is how a suite runs.
 One federation by itself takes one core, so one MNIST round takes it longer than pfl-research with two workers. Torch
 and ByzFL take the lower of two middle values as the median of an even number, we their mean. Load is that of the
-machine when a measurement began, the processes of the one before it included.
+machine when a measurement began, the processes of the one before it included. Memory is the most that a run and all
+its processes take at a time, what they share counted once.
 
 ![How many times faster than others fflbench is](ratios.svg)
 """
@@ -37,7 +38,7 @@ machine when a measurement began, the processes of the one before it included.
 
 def show(found: Sequence[Ratio]) -> None:
     """Print a table."""
-    table = Table("what", "against", "theirs, s", "ours, s", "times faster", "meant to reach", "load")
+    table = Table("what", "against", "theirs", "ours", "ratio", "meant to reach", "load")
     for each in found:
         table.add_row(each.what, each.against, *_figures(each), f"{each.load:.2f}")
     Console(width=200 if not sys.stdout.isatty() else None).print(table)
@@ -52,14 +53,14 @@ def write(found: Sequence[Ratio]) -> None:
     rows = [Ratio(**{key: value for key, value in each.items() if key != "ratio"}) for each in told.values()]
     lines = [
         HEADER,
-        "| what | against | theirs, s | ours, s | times faster | meant to reach | load |",
+        "| what | against | theirs | ours | ratio | meant to reach | load |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     lines += [f"| {each.what} | {each.against} | {' | '.join(_figures(each))} | {each.load:.1f} |" for each in rows]
     machine = ", ".join(f"{name} {value}" for name, value in _machine().items())
     lines += ["", f"Measured on: {machine}.", ""]
     PAGE.write_text("\n".join(lines), "utf-8")
-    draw(rows)
+    draw([each for each in rows if each.unit == "s"])
 
 
 def check(found: Sequence[Ratio]) -> int:
@@ -117,7 +118,7 @@ def draw(rows: Sequence[Ratio]) -> None:
 def _figures(each: Ratio) -> tuple[str, ...]:
     missed = each.at_least is not None and each.ratio < each.at_least
     wanted = "" if each.at_least is None else f"{each.at_least:g}{', missed' * missed}"
-    return f"{each.theirs:.4f}", f"{each.ours:.4f}", f"{each.ratio:.2f}", wanted
+    return f"{each.theirs:.4f} {each.unit}", f"{each.ours:.4f} {each.unit}", f"{each.ratio:.2f}", wanted
 
 
 def _machine() -> dict[str, str]:

@@ -13,17 +13,17 @@ Side = Callable[[], float | object]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster we are than somebody else, measured in one run."""
+    """How many times less of something, mostly time, we take than somebody else, measured in one run."""
 
     what: str
     against: str
     theirs: float
-    """Seconds."""
     ours: float
     at_least: float | None = None
     """What we mean to reach."""
     load: float = 0.0
     """Of the machine when the measurement began."""
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:

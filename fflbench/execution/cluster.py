@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,10 @@ def execute(
         try:
             while driver.waiting or driver.tries:
                 yield from driver.step()
+        except ray.exceptions.RayError as error:
+            raise SuiteError(
+                f"the Ray cluster is gone: {_last_line(error)}; what is finished is kept, and the same command goes on"
+            ) from error
         finally:
             for ref in driver.tries:
                 ray.cancel(ref, force=True)
@@ -330,7 +334,9 @@ def _connected(address: str | None, workers: int | None, plugins: Sequence[str])
         where = f"--address {address}" if address else "--executor ray"
         raise SuiteError(f"{where}: no Ray cluster can be reached: {_last_line(error)}") from error
     try:
-        yield ray
+        # Ray prints what nodes complain of, from a thread and on standard output, where tables go.
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+            yield ray
     finally:
         ray.shutdown()
 

@@ -21,7 +21,7 @@ def test_ratios_are_written_as_table_picture_and_numbers(own_folder):
     committed.write([FAST, SLOW])
     assert json.loads((own_folder / "results.json").read_text())["ratios"]["median | ByzFL"]["ratio"] == 8
     page = (own_folder / "README.md").read_text()
-    assert "| median | ByzFL | 8.0000 | 1.0000 | 8.00 | 6 |" in page
+    assert "| median | ByzFL | 8.0000 s | 1.0000 s | 8.00 | 6 |" in page
     assert "| 3.00 | 4, missed |" in page
     assert "<svg" in (own_folder / "ratios.svg").read_text()
 

@@ -1,0 +1,32 @@
+"""A real Ray cluster on this machine, in a process of its own: nodes come and go as standard input says.
+
+Lines: "add NAME [KEY=VALUE ...]" starts a node with these in its environment and is answered by the cluster's address,
+"kill NAME" kills it as a power cut would. It ends with its input.
+"""
+
+import sys
+
+from ray.cluster_utils import Cluster
+
+
+def main() -> None:
+    """Serve until nobody asks any more."""
+    cluster = Cluster()
+    nodes = {}
+    for line in sys.stdin:
+        does, name, *environment = line.split()
+        if does == "add":
+            variables = dict(pair.split("=", 1) for pair in environment)
+            first = {} if nodes else {"include_dashboard": False}
+            nodes[name] = cluster.add_node(num_cpus=1, node_name=name, env_vars=variables, **first)
+            answer = cluster.address
+        else:
+            cluster.remove_node(nodes.pop(name), allow_graceful=False)
+            answer = "killed"
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

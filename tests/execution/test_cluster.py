@@ -1,0 +1,198 @@
+"""Cells on a real Ray cluster of two nodes, each with one processor."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.execution.conftest import SUITE, kill_group, results
+
+pytest.importorskip("ray")
+
+DEFENSES = '["fedavg", "median", "foolsgold"]'
+
+
+class Nodes:
+    """A cluster whose nodes can be added and killed."""
+
+    def __init__(self, cache):
+        # No node has data but those that are given some.
+        here = {key: value for key, value in os.environ.items() if key != "FFLBENCH_DATA"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.execution.nodes"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+            env=here | {"RAY_USAGE_STATS_ENABLED": "0", "XDG_CACHE_HOME": str(cache)},
+        )
+        self.names = set()
+
+    def say(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def add(self, name, **environment):
+        self.names.add(name)
+        self.address = self.say(" ".join(["add", name, *(f"{key}={value}" for key, value in environment.items())]))
+
+    def kill(self, name):
+        self.names.remove(name)
+        return self.say(f"kill {name}")
+
+    def only(self, **wanted):
+        """Have just these besides the first."""
+        for name in self.names - {"head"}:
+            self.kill(name)
+        for name, environment in wanted.items():
+            self.add(name, **environment)
+
+    def end(self):
+        self.process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    nodes = Nodes(tmp_path_factory.mktemp("cache"))
+    nodes.add("head")
+    yield nodes
+    nodes.end()
+
+
+def on_ray(nodes, *arguments):
+    return ["run", "own.toml", "--executor", "ray", "--address", nodes.address, *arguments]
+
+
+def test_a_node_is_killed_in_mid_run_and_the_bits_are_those_of_one_machine(fflbench, nodes):
+    nodes.only(second={})
+    fflbench.suite(SUITE.replace(DEFENSES, '["fedavg", "slow"]'), rounds=20)
+    process = fflbench.start(*on_ray(nodes, "--plugin", "plugin.py"))
+
+    def under_way():
+        now = fflbench.standing()
+        return now and any(each.where == "second" and each.round > 2 and "slow" in each.name for each in now.running)
+
+    fflbench.until(process, under_way)
+    assert nodes.kill("second") == "killed"
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "node second is gone; tried again, time 1 of 3" in err
+    assert "raylet" not in out + err
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--out", "one", "--workers", "1")
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--out", "two", "--workers", "2")
+    assert results(fflbench.records()) == results(fflbench.records(out="one")) == results(fflbench.records(out="two"))
+    tables = [fflbench.folder / each / "own/tables.md" for each in ("results", "one", "two")]
+    assert len({file.read_bytes() for file in tables}) == 1
+
+
+def test_a_cell_that_loses_its_node_too_often_fails(fflbench, nodes):
+    nodes.only(second={})
+    fflbench.suite(SUITE.replace(DEFENSES, '["slow"]'), rounds=60)
+    process = fflbench.start(*on_ray(nodes, "--plugin", "plugin.py", "--retries", "0", "--seeds", "0"))
+    fflbench.until(process, lambda: (now := fflbench.standing()) and "second" in [each.where for each in now.running])
+    nodes.kill("second")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "lost its node 1 times, the last was second (--retries)" in err
+    assert sorted(record.status for record in fflbench.records().values()) == ["done", "failed"]
+
+
+def test_cells_that_raise_die_or_hang_are_recorded_and_the_rest_goes_on(fflbench, nodes):
+    nodes.only(second={})
+    fflbench.suite(SUITE.replace(DEFENSES, '["raises", "dies", "hangs", "median"]').replace('"none", ', ""))
+    _, err = fflbench(*on_ray(nodes, "--plugin", "plugin.py", "--cell-timeout", "8s", "--seeds", "0"), code=1)
+    found = {record.labels["defense"]: record for record in fflbench.records().values()}
+    assert found["raises"].reason == "RuntimeError: this rule always fails"
+    assert found["dies"].reason in ("the worker died (node head)", "the worker died (node second)")
+    assert found["hangs"].reason == "took longer than 8 s (--cell-timeout)"
+    assert found["median"].status == "done"
+    assert err.count("\n  alone: fflbench run results/own/") == 3
+
+
+def test_a_node_without_the_data_says_so_and_another_plays_the_cells(fflbench, nodes, real, tmp_path):
+    real("adult")
+    nodes.only(poor={"FFLBENCH_DATA": tmp_path / "none"}, rich={"FFLBENCH_DATA": os.environ["FFLBENCH_DATA"]})
+    fflbench.suite(SUITE.replace("digits-mlp", "adult-mlp").replace(DEFENSES, '["fedavg"]'))
+    # The driver has none itself.
+    nowhere = {"FFLBENCH_DATA": str(tmp_path / "nowhere"), "XDG_CACHE_HOME": str(tmp_path)}
+    _, err = fflbench(*on_ray(nodes, "--seeds", "0,1,2"), **nowhere)
+    assert f"node poor gets no such cells: Adult is not in {tmp_path}/none/adult" in err
+    assert len(fflbench.records()) == 6
+    fflbench("run", "own.toml", "--seeds", "0,1,2", "--out", "here")
+    assert results(fflbench.records()) == results(fflbench.records(out="here"))
+
+
+def test_where_no_node_has_the_data_each_says_so_by_name(fflbench, nodes, tmp_path):
+    nodes.only(second={})
+    fflbench.suite(SUITE.replace("digits-mlp", "mnist-cnn").replace(DEFENSES, '["fedavg"]'))
+    lacks = {"FFLBENCH_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path)}
+    fflbench(*on_ray(nodes, "--seeds", "0"), code=1, **lacks)
+    reasons = {record.reason for record in fflbench.records().values()}
+    assert all(reason.startswith("no node can play it: ") for reason in reasons)
+    assert all("node second: MNIST is not in " in reason and "node head: MNIST is not" in reason for reason in reasons)
+
+
+def test_a_plugin_that_is_a_package_travels(fflbench, nodes):
+    nodes.only(second={})
+    package = fflbench.folder / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text('"""Mine."""\n')
+    (package / "helper.py").write_text("def half(x):\n    return 0.5 * x\n")
+    (package / "halved.py").write_text(
+        '"""Halved."""\n'
+        "from fflbench.registry import defense\n"
+        "from mine.helper import half\n"
+        '@defense("halved", title="Halved")\n'
+        "def halved(updates):\n"
+        '    """Half the mean."""\n'
+        "    return half(updates.mean(0))\n"
+    )
+    fflbench.suite(SUITE.replace(DEFENSES, '["halved"]'))
+    fflbench(*on_ray(nodes, "--plugin", "mine.halved"))
+    assert [record.status for record in fflbench.records().values()] == ["done"] * 4
+
+
+def test_stopped_once_cells_send_their_state_home_and_go_on_from_there(fflbench, nodes):
+    nodes.only(second={})
+    fflbench.suite(SUITE.replace(DEFENSES, '["slow"]'), rounds=100)
+    process = fflbench.start(*on_ray(nodes, "--plugin", "plugin.py", "--seeds", "0"))
+    fflbench.until(
+        process,
+        lambda: (now := fflbench.standing()) and sum(each.round > 5 for each in now.running) == 2,
+    )
+    kill_group(process, 2)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.count("stopped, and its state is kept") == 2
+    assert "Traceback" not in err
+    assert len(list((fflbench.folder / "results/own").glob("*.checkpoint.npz"))) == 2
+    # What was kept of a cluster's cells is as good on one machine.
+    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0")
+    fflbench.until(process, lambda: (now := fflbench.standing()) and now.process == process.pid and now.running)
+    fflbench.until(process, lambda: (now := fflbench.standing()) and all(each.round for each in now.running))
+    assert all(each.round > 5 for each in fflbench.standing().running)
+    process.communicate(timeout=60)
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", "--out", "here")
+    assert results(fflbench.records()) == results(fflbench.records(out="here"))
+
+
+def test_a_cell_that_no_node_can_hold_is_told(fflbench, nodes):
+    nodes.only(second={})
+    (fflbench.folder / "greedy.py").write_text(
+        '"""Greedy."""\n'
+        "from fflbench.execution import cluster\n"
+        "from fflbench.registry import task\n"
+        "from fflbench.tasks.digits_mlp import DigitsMLP\n"
+        "cluster.PATIENCE = 1.0\n"
+        '@task("greedy", title="Greedy")\n'
+        "class Greedy(DigitsMLP):\n"
+        '    """Digits that want a large machine."""\n'
+        "    cpus = 64\n"
+    )
+    fflbench.suite(SUITE.replace('"digits-mlp"', '"digits-mlp", "greedy"').replace(DEFENSES, '["fedavg"]'))
+    _, err = fflbench(*on_ray(nodes, "--plugin", "greedy.py", "--seeds", "0", "--set", "attacks=['none']"), code=1)
+    assert "no node of the cluster has 64 processors, 0 GPUs and 500" in err
+    assert sorted(record.status for record in fflbench.records().values()) == ["done", "failed"]
