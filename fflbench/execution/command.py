@@ -71,7 +71,7 @@ def _run(
 ) -> None:
     start = time.monotonic()
     planned = running.prepare(
-        suite, out=out, seeds=seeds, settings=settings, plugins=options.plugins, force=force, device=options.device
+        suite, out=out, seeds=seeds, settings=settings, plugins=options.plugins, force=force, device=options.device_here
     )
     cells, todo = len(planned.cells), len(planned.open)
     told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"

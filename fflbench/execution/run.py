@@ -120,6 +120,11 @@ class Options:
     command: str = ""
     """What started it, as `fflbench status` shows it."""
 
+    @property
+    def device_here(self) -> str:
+        """What this machine must have; a cluster's nodes look after themselves."""
+        return self.device if self.executor == "local" else "cpu"
+
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:
             raise SuiteError(f'--executor "{self.executor}": one of {", ".join(EXECUTORS)}')
@@ -144,7 +149,7 @@ def run(
     """
     chosen = Options(plugins=tuple(plugins), **options)
     planned = prepare(
-        str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=chosen.device
+        str(suite), out=out, seeds=seeds, settings=settings, plugins=plugins, force=force, device=chosen.device_here
     )
     return carry_out(planned, chosen)
 

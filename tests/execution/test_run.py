@@ -38,6 +38,18 @@ def test_one_worker_or_two_and_twice_give_the_same_bits(fflbench):
     assert all(before[key].seconds != after[key].seconds for key in before)
 
 
+def test_the_longest_cells_come_first(fflbench):
+    """By the calibration: what the suite names first is the shortest."""
+    text = SUITE.replace('["digits-mlp"]', '["digits-mlp", "digits-cnn"]').replace(
+        '["fedavg", "median", "foolsgold"]', '["fedavg"]'
+    )
+    fflbench.suite(text)
+    _, err = fflbench("run", "own.toml", "--workers", "1", "--log-json")
+    told = [json.loads(line) for line in err.splitlines()]
+    order = [each["name"].split(" ")[0] for each in told if each["event"] == "started"]
+    assert order == ["digits-cnn"] * 4 + ["digits-mlp"] * 4
+
+
 def test_records_of_another_results_version_are_redone(fflbench):
     fflbench("run", "own.toml", "--seeds", "0")
     files = sorted((fflbench.folder / "results/own").glob("*.json"))
