@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fflbench.errors import DataError
+from fflbench.data.prepared import is_here
 from fflbench.progress import track
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
@@ -36,14 +36,18 @@ def _decides(cell: Cell) -> str:
 
 def _seconds(cell: Cell) -> float:
     task: Task = cell.create(Kind.TASK)
+    guess = task.rounds * task.per_round * GUESS
+    if task.data_set and not is_here(task.data_set):
+        # It is on other machines only, and nobody downloads a data set for an estimate.
+        return guess
     try:
         if not cell.measure:
             return task.rounds * seconds_per_round(task)
         attack = cell.create(cell.measure.attacked) if cell.measure.attacked else None
         return cell.measure.estimate(task, cell.create(Kind.DEFENSE), attack)
     except Exception:
-        # Whatever is wrong with it will be told in its cell; or the data is on other machines only.
-        return task.rounds * task.per_round * GUESS
+        # Whatever is wrong with it will be told in its cell.
+        return guess
 
 
 def seconds_per_round(task: Task) -> float:
@@ -51,13 +55,10 @@ def seconds_per_round(task: Task) -> float:
     import torch
 
     from fflbench.data import Examples
-    from fflbench.data.prepared import is_here
     from fflbench.federation.evaluation import BATCH, Evaluation
     from fflbench.federation.rounds import one_thread
     from fflbench.federation.training import FlatModel, Holdings, engine
 
-    if task.data_set and not is_here(task.data_set):
-        raise DataError(f"{task.data_set.title} is not here")
     data = task.data()
     held = task.divide(data.train.y, seed=0)
     short = replace(task, local_epochs=1)

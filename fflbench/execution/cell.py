@@ -52,7 +52,11 @@ class File:
 
 
 class StoppedError(Exception):
-    """A cell was asked to stop and did; its state is kept."""
+    """A cell was asked to stop and did."""
+
+    def __init__(self, kept: bool) -> None:
+        self.kept = kept
+        """Whether its state could be kept."""
 
 
 def play(
@@ -122,8 +126,7 @@ def _play_rounds(
     def each_round(told: dict[str, Any]) -> None:
         tell(told)
         if kept and stopping() and federation.round < federation.task.rounds:
-            kept.keep(federation)
-            raise StoppedError
+            raise StoppedError(kept.keep(federation))
         if kept and kept.due:
             kept.keep(federation)
 
@@ -168,17 +171,20 @@ class _Checkpoint:
         """Whether the last writing is a while ago."""
         return time.monotonic() - self.last >= max(CHECKPOINT_SECONDS, self.took / CHECKPOINT_SHARE)
 
-    def keep(self, federation: Any) -> None:
-        """Write the state; where that cannot be done the cell goes on without."""
+    def keep(self, federation: Any) -> bool:
+        """Write the state; where that cannot be done the cell goes on without. Says whether it was."""
         start = time.monotonic()
         state = federation.state()
         text = json.dumps({"versions": self.versions, **state.facts}).encode()
         try:
             self.place.write(pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False))
+            kept = True
         except OSError as error:
+            kept = False
             warnings.warn(f"a cell's checkpoint could not be kept: {error.strerror or error}", stacklevel=2)
         self.last = time.monotonic()
         self.took = self.last - start
+        return kept
 
     def restore(self, federation: Any) -> None:
         """Go on from what is there; a checkpoint that is damaged or of other versions is as good as none."""

@@ -13,16 +13,17 @@ import platform
 import socket
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fflbench import __version__, registry
 from fflbench.data.prepared import is_here
-from fflbench.errors import SuiteError
+from fflbench.errors import FflbenchError, SuiteError
 from fflbench.execution.cell import StoppedError, play
 from fflbench.execution.jobs import (
     LOST_FOR_MEMORY,
@@ -35,16 +36,17 @@ from fflbench.execution.jobs import (
     Progress,
     Returned,
     Started,
+    Stopped,
     Terms,
     failed,
     too_long,
 )
 from fflbench.measures import readable_bytes
+from fflbench.records.manifest import commit, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
-from fflbench.tasks import Task
 
 DATA = "FFLBENCH_DATA"
 TELL_SECONDS = 1.0
@@ -53,8 +55,6 @@ LOOK_SECONDS = 2.0
 """How often the driver looks at the nodes."""
 PATIENCE = 30.0
 """Seconds that a cell waits for a node that could hold it to join."""
-
-STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class Baggage:
     data: str
     """Where the driver's data lies."""
     version: str
+    commit: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class _Try:
     """A cell on its way through the cluster."""
 
     job: Job
+    number: int
     node: str = ""
     since: float | None = None
     """When it began, if it has."""
@@ -106,50 +108,60 @@ def execute(
                 f"the Ray cluster is gone: {_last_line(error)}; what is finished is kept, and the same command goes on"
             ) from error
         finally:
-            for ref in driver.tries:
-                ray.cancel(ref, force=True)
+            with suppress(ray.exceptions.RayError):
+                for ref in driver.tries:
+                    ray.cancel(ref, force=True)
 
 
-@dataclass
 class _Driver:
-    ray: Any
-    jobs: Sequence[Job]
-    terms: Terms
-    workers: int | None
-    retries: int
-    waiting: deque[Job] = field(init=False)
-    tries: dict[Any, _Try] = field(init=False, default_factory=dict)
-    lost: dict[str, int] = field(init=False, default_factory=dict)
-    """How many nodes were lost under a cell."""
-    unfit: dict[str, dict[str, str]] = field(init=False, default_factory=dict)
-    """By task: which nodes cannot play it, and why."""
-    told_to_stop: bool = field(init=False, default=False)
-    looked: float = field(init=False, default=0.0)
+    """What the driver knows of a run on a cluster."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, ray: Any, jobs: Sequence[Job], terms: Terms, workers: int | None, retries: int) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self.waiting = deque(self.jobs)
-        self.by_id = {job.cell.id: job for job in self.jobs}
-        self.baggage = self.ray.put(_baggage(self.terms))
-        self.play = self.ray.remote(_play)
-        here = NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
-        self.desk = self.ray.remote(num_cpus=0)(Desk).options(scheduling_strategy=here).remote()
+        self.ray, self.terms, self.retries = ray, terms, retries
+        self.workers, self.waiting = workers, deque(jobs)
+        self.tries: dict[Any, _Try] = {}
+        """Attempts that are not over, by the reference to what will come of them."""
+        self.by_cell: dict[str, _Try] = {}
+        self.submitted = 0
+        self.lost: Counter[str] = Counter()
+        """How many nodes were lost under a cell."""
+        self.unfit: dict[str, dict[str, str]] = {}
+        """By task: which nodes cannot play it, and why."""
+        self.gcs = ray.get_runtime_context().gcs_address
+        self.told_to_stop, self.looked = False, -LOOK_SECONDS
+        self.baggage = ray.put(_baggage(terms))
+        self.play = ray.remote(_play)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self.desk = ray.remote(num_cpus=0)(Desk).options(scheduling_strategy=here).remote()
+        self.names: dict[str, str] = {}
         self.nodes = self._alive()
 
     def step(self) -> Iterator[Event | None]:
         """Submit what may be submitted, wait a little, and tell what happened."""
-        if self.terms.stopping.is_set() and not self.told_to_stop:
+        if self.terms.stopping.is_set():
+            self.waiting.clear()
             self._stop()
-        while self.waiting and len(self.tries) < (self.workers or len(self.jobs)):
+        while self.waiting and len(self.tries) < self._most():
             self._submit(self.waiting.popleft())
-        over, _ = self.ray.wait(list(self.tries), timeout=TICK) if self.tries else ([], [])
+        over = self._wait(1, TICK) and self._wait(len(self.tries), 0)
         # What was told before the end comes before it.
         yield from self._news()
         for ref in over:
-            yield from self._over(self.tries.pop(ref), ref)
+            attempt = self.tries.pop(ref)
+            del self.by_cell[attempt.job.cell.id]
+            yield from self._over(attempt, ref)
         self._look()
         yield None
+
+    def _most(self) -> int:
+        """How many cells Ray is given at a time: what it has room for, and as many that wait for room."""
+        return self.workers or 2 * max(1, int(sum(node["Resources"].get("CPU", 0) for node in self.nodes.values())))
+
+    def _wait(self, count: int, seconds: float) -> list[Any]:
+        ready: list[Any] = self.ray.wait(list(self.tries), num_returns=count, timeout=seconds)[0] if self.tries else []
+        return ready
 
     def _submit(self, job: Job) -> None:
         avoid = self.unfit.get(_task_of(job.cell), {})
@@ -164,21 +176,22 @@ class _Driver:
             # What is tried again, and how often, is for us to say.
             max_retries=0,
             **options,
-        ).remote(job.cell, self.baggage, kept, self.desk)
-        self.tries[ref] = _Try(job)
+        ).remote(job.cell, results_versions(job.cell), self.submitted, self.baggage, kept, self.desk)
+        self.tries[ref] = self.by_cell[job.cell.id] = _Try(job, self.submitted)
+        self.submitted += 1
 
     def _news(self) -> Iterator[Event]:
         """What cells have put on the desk."""
-        by_cell = {each.job.cell.id: each for each in self.tries.values()}
-        for cell, kind, said in self.ray.get(self.desk.read.remote()):
-            attempt = by_cell.get(cell)
+        for cell, number, kind, said in self.ray.get(self.desk.read.remote()):
+            attempt = self.by_cell.get(cell)
+            if attempt is None or attempt.number != number:
+                # From an attempt that was given up or taken for lost.
+                continue
             if kind == "kept":
                 try:
                     write_whole(self.terms.store.checkpoint(cell), said)
                 except OSError as error:
-                    yield Note(f"a cell's checkpoint could not be kept: {error.strerror}")
-            elif attempt is None:
-                continue
+                    yield Note(f"the checkpoint of {attempt.job.cell} could not be kept: {error.strerror}")
             elif kind == "started":
                 attempt.node, attempt.since = said, time.monotonic()
                 yield Started(attempt.job.cell, self._name(said))
@@ -191,26 +204,33 @@ class _Driver:
         job, node = attempt.job, self._name(attempt.node)
         try:
             said = self.ray.get(ref)
-        except errors.TaskCancelledError:
-            # One that had not begun when the run was stopped is simply not there any more.
+        except errors.RayError as error:
             if attempt.given_up:
                 yield attempt.given_up
-        except (errors.NodeDiedError, errors.ObjectLostError):
-            yield from self._lost(attempt)
-        except errors.OutOfMemoryError:
-            yield failed(job, self.terms, f"{LOST_FOR_MEMORY} (node {node})")
-        except errors.WorkerCrashedError:
-            self.nodes = self._alive()
-            if attempt.node and attempt.node not in self.nodes:
+            elif isinstance(error, errors.TaskCancelledError):
+                # It was about to begin when the run was stopped.
+                if attempt.since is not None:
+                    yield Returned(job.cell, "stopped before its first round")
+            elif self._gone(error, attempt.node):
                 yield from self._lost(attempt)
-            else:
+            elif isinstance(error, errors.OutOfMemoryError):
+                yield failed(job, self.terms, f"{LOST_FOR_MEMORY} (node {node})")
+            elif isinstance(error, errors.WorkerCrashedError):
                 yield failed(job, self.terms, f"the worker died (node {node})")
-        except errors.RayError as error:
-            yield failed(job, self.terms, f"Ray could not run it (node {node}): {_last_line(error)}")
+            else:
+                yield failed(job, self.terms, f"Ray could not run it (node {node}): {_last_line(error)}")
         else:
             yield from self._answered(attempt, said)
 
-    def _answered(self, attempt: _Try, said: Record | Unfit | str) -> Iterator[Event]:
+    def _gone(self, error: Exception, node: str) -> bool:
+        """Whether it was the node that failed, and not the cell."""
+        errors = self.ray.exceptions
+        if isinstance(error, errors.WorkerCrashedError):
+            self.nodes = self._alive()
+            return node not in self.nodes
+        return isinstance(error, errors.NodeDiedError | errors.ObjectLostError)
+
+    def _answered(self, attempt: _Try, said: Record | Unfit | Stopped) -> Iterator[Event]:
         job = attempt.job
         if isinstance(said, Record):
             yield Finished(job.cell, said)
@@ -220,25 +240,23 @@ class _Driver:
                 yield Note(f"node {self._name(attempt.node)} gets no such cells: {said.why}")
             reasons[attempt.node] = said.why
             self.nodes = self._alive()
-            if set(self.nodes) <= set(reasons):
-                told = "; ".join(f"node {self._name(node)}: {why}" for node, why in reasons.items())
-                yield failed(job, self.terms, f"no node can play it: {told}", ran=False)
+            if nobody := self._nobody(job):
+                yield nobody
             else:
                 yield Returned(job.cell, "goes to another node")
                 self.waiting.appendleft(job)
         else:
-            yield Returned(job.cell, "stopped, and its state is kept")
+            yield Returned(job.cell, str(said))
 
     def _lost(self, attempt: _Try) -> Iterator[Event]:
         """A node is gone, and a cell with it: the cell is tried again, with what is kept of it."""
         job, node = attempt.job, self._name(attempt.node)
-        times = self.lost[job.cell.id] = self.lost.get(job.cell.id, 0) + 1
-        if times > self.retries:
+        self.lost[job.cell.id] += 1
+        if (times := self.lost[job.cell.id]) > self.retries:
             yield failed(job, self.terms, f"lost its node {times} times, the last was {node} (--retries)")
         else:
             yield Returned(job.cell, f"node {node} is gone; tried again, time {times} of {self.retries}")
-            if not self.terms.stopping.is_set():
-                self.waiting.appendleft(job)
+            self.waiting.appendleft(job)
 
     def _look(self) -> None:
         """Give up what takes too long, and what no node can hold."""
@@ -248,10 +266,14 @@ class _Driver:
                 self._give_up(ref, attempt, too_long(attempt.job, self.terms))
         if now - self.looked < LOOK_SECONDS:
             return
+        if not _answers(self.gcs):
+            raise SuiteError("the Ray cluster is gone; what is finished is kept, and the same command goes on")
         self.looked, self.nodes = now, self._alive()
         for ref, attempt in self.tries.items():
             if attempt.since is not None or attempt.given_up or self._room(attempt.job):
                 attempt.homeless = None
+            elif nobody := self._nobody(attempt.job):
+                self._give_up(ref, attempt, nobody)
             elif attempt.homeless is None:
                 attempt.homeless = now
             elif now - attempt.homeless > PATIENCE:
@@ -262,6 +284,14 @@ class _Driver:
     def _give_up(self, ref: Any, attempt: _Try, why: Finished) -> None:
         attempt.given_up = why
         self.ray.cancel(ref, force=True)
+
+    def _nobody(self, job: Job) -> Finished | None:
+        """The end of a cell that was refused by every node that could hold it."""
+        reasons = self.unfit.get(_task_of(job.cell), {})
+        if not reasons or self._room(job):
+            return None
+        told = "; ".join(f"node {self._name(node)}: {why}" for node, why in reasons.items())
+        return failed(job, self.terms, f"no node can play it: {told}", ran=False)
 
     def _room(self, job: Job) -> bool:
         """Whether a node that is there could hold it, were it empty."""
@@ -274,36 +304,40 @@ class _Driver:
         )
 
     def _stop(self) -> None:
-        """Start nothing new, and let what is under way keep its state."""
+        """Let what is under way keep its state, and the rest not begin."""
+        if self.told_to_stop:
+            return
         self.told_to_stop = True
-        self.waiting.clear()
         self.ray.get(self.desk.stop.remote())
         for ref, attempt in self.tries.items():
             if attempt.since is None:
                 self.ray.cancel(ref)
 
     def _alive(self) -> dict[str, Mapping[str, Any]]:
-        return {node["NodeID"]: node for node in self.ray.nodes() if node["Alive"]}
+        known = self.ray.nodes()
+        self.names |= {node["NodeID"]: str(node["NodeName"]) for node in known}
+        return {node["NodeID"]: node for node in known if node["Alive"]}
 
     def _name(self, node: str) -> str:
         """What people call a node."""
-        known = {each["NodeID"]: each for each in self.ray.nodes()}
-        return str(known[node]["NodeName"]) if node in known else "unknown"
+        if node and node not in self.names:
+            self._alive()
+        return self.names.get(node, "unknown")
 
 
 class Desk:
     """Where cells put what they have to say, and hear whether to go on. It is the one thing both sides reach."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, str, Any]] = []
+        self.said: list[tuple[str, int, str, Any]] = []
         self.stopping = False
 
-    def put(self, cell: str, kind: str, said: Any) -> bool:
+    def put(self, cell: str, attempt: int, kind: str, said: Any) -> bool:
         """Take something; returns whether the cell is to stop."""
-        self.said.append((cell, kind, said))
+        self.said.append((cell, attempt, kind, said))
         return self.stopping
 
-    def read(self) -> list[tuple[str, str, Any]]:
+    def read(self) -> list[tuple[str, int, str, Any]]:
         """All that was put here since the last time."""
         said, self.said = self.said, []
         return said
@@ -330,26 +364,32 @@ def _connected(address: str | None, workers: int | None, plugins: Sequence[str])
     env = {"py_modules": modules} if (modules := _travelling_modules(plugins)) else None
     try:
         ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
         where = f"--address {address}" if address else "--executor ray"
         raise SuiteError(f"{where}: no Ray cluster can be reached: {_last_line(error)}") from error
-    try:
-        # Ray prints what nodes complain of, from a thread and on standard output, where tables go.
-        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+    # Ray prints what nodes complain of, from a thread and on standard output, where tables go.
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        try:
             yield ray
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
 
 
 def _look_for(address: str) -> None:
     """Refuse an address where nobody listens; Ray itself would wait for minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if not colon:
-        return
+    place = address.rpartition("://")[2]
+    if ":" in place and not _answers(place):
+        raise SuiteError(f"--address {address}: no Ray cluster can be reached: nobody answers there")
+
+
+def _answers(address: str) -> bool:
+    """Whether somebody listens at host:port."""
+    host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise SuiteError(f"--address {address}: no Ray cluster can be reached: {_last_line(error)}") from error
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def _travelling_modules(plugins: Sequence[str]) -> list[str]:
@@ -365,31 +405,27 @@ def _travelling_modules(plugins: Sequence[str]) -> list[str]:
 
 def _baggage(terms: Terms) -> Baggage:
     sources = tuple((name, Path(name).read_text("utf-8")) for name in terms.plugins if name.endswith(".py"))
-    data = str(Path(os.environ[DATA]).resolve()) if os.environ.get(DATA) else ""
-    return Baggage(terms.suite, terms.device, terms.plugins, sources, data, __version__)
+    data = str(Path(os.environ[DATA]).absolute()) if os.environ.get(DATA) else ""
+    return Baggage(terms.suite, terms.device, terms.plugins, sources, data, __version__, commit())
 
 
 # On a node
 
+OWN_DATA = os.environ.get(DATA, "")
+"""Where this node's data lies, if the driver knows no better."""
 
-def _play(cell: Cell, baggage: Baggage, kept: bytes | None, desk: Any) -> Record | Unfit | str:
+
+def _play(
+    cell: Cell, versions: Mapping[str, int], attempt: int, baggage: Baggage, kept: bytes | None, desk: Any
+) -> Record | Unfit | Stopped:
     """What a node does with a cell."""
     import ray
 
-    ray.get(desk.put.remote(cell.id, "started", ray.get_runtime_context().get_node_id()))
-    if baggage.version != __version__:
-        return Unfit(f"it has fflbench {__version__}, and the run is of {baggage.version}; install the same")
-    if baggage.data and Path(baggage.data).is_dir():
-        os.environ[DATA] = baggage.data
-    if failure := _load(baggage):
-        return Unfit(failure)
-    task: Task = cell.create(Kind.TASK)
-    if task.data_set and not is_here(task.data_set):
-        name, folder = task.data_set.name, task.data_set.folder
-        return Unfit(
-            f"{task.data_set.title} is not in {folder} on {platform.node()} (fflbench data fetch {name} there)"
-        )
-    line = _Line(cell.id, desk, kept)
+    line = _Line(cell.id, attempt, desk, kept)
+    if line.put("started", ray.get_runtime_context().get_node_id()).result():
+        return Stopped(kept is not None)
+    if why := _unfit(cell, versions, baggage):
+        return Unfit(why)
     try:
         return play(
             cell,
@@ -400,32 +436,68 @@ def _play(cell: Cell, baggage: Baggage, kept: bytes | None, desk: Any) -> Record
             tell=line.tell,
             stopping=line.stopping,
         )
-    except StoppedError:
-        return STOPPED
+    except StoppedError as stopped:
+        return Stopped(stopped.kept)
+
+
+def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> str:
+    """Why this node cannot play a cell as the driver's machine would, if it cannot."""
+    if baggage.version != __version__ or (commit() and baggage.commit and commit() != baggage.commit):
+        theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
+        return f"it has fflbench {ours.strip()}, and the run is of {theirs.strip()}; install the same"
+    if failure := _load(baggage.plugins, baggage.sources):
+        return failure
+    try:
+        for kind in cell.kinds:
+            cell.create(kind)
+    except FflbenchError as error:
+        return str(error)
+    if results_versions(cell) != versions:
+        return f"its code is of other versions: {results_versions(cell)} instead of {dict(versions)}"
+    data_set, looked = cell.create(Kind.TASK).data_set, []
+    for place in dict.fromkeys((baggage.data, OWN_DATA)):
+        os.environ[DATA] = place
+        if data_set is None or is_here(data_set):
+            return ""
+        looked.append(str(data_set.folder))
+    return f"{data_set.title} is not in {' or '.join(looked)} on {platform.node()} (fflbench data fetch)"
 
 
 @functools.cache
-def _load(baggage: Baggage) -> str:
+def _load(plugins: tuple[str, ...], sources: tuple[tuple[str, str], ...]) -> str:
     """Have the plugins, once a process; what is wrong with them, if anything."""
-    sources, names = dict(baggage.sources), []
-    for name in baggage.plugins:
-        if name in sources:
-            # A folder of the process's own: nobody else can put code there.
-            file = Path(tempfile.mkdtemp(prefix="fflbench-plugin-")) / Path(name).name
-            file.write_text(sources[name], "utf-8")
-            names.append(str(file))
-        else:
-            names.append(name)
-    return "; ".join(map(str, registry.load_named(names)))
+    # A folder of the process's own: nobody else can put code there.
+    with tempfile.TemporaryDirectory(prefix="fflbench-plugins-") as folder:
+        written = {}
+        for place, (name, text) in enumerate(sources):
+            file = Path(folder) / str(place) / Path(name).name
+            file.parent.mkdir()
+            file.write_text(text, "utf-8")
+            written[name] = str(file)
+        return "; ".join(map(str, registry.load_named([written.get(name, name) for name in plugins])))
 
 
 class _Line:
-    """From a cell to the driver: its rounds and its checkpoints one way, whether to stop the other."""
+    """From a cell to the driver: its rounds and its checkpoints one way, whether to stop the other.
 
-    def __init__(self, cell: str, desk: Any, kept: bytes | None) -> None:
-        self.cell, self.desk, self.kept = cell, desk, kept
+    A thread of its own does the waiting: while a task's first thread waits for something of Ray's, Ray lends its
+    processor to the next task.
+    """
+
+    def __init__(self, cell: str, attempt: int, desk: Any, kept: bytes | None) -> None:
+        self.cell, self.attempt, self.desk, self.kept = cell, attempt, desk, kept
+        self.pool = ThreadPoolExecutor(1)
         self.last, self.stop = time.monotonic(), False
-        self.answer: Any = None
+        self.answer: Future[bool] | None = None
+
+    def put(self, kind: str, said: Any) -> "Future[bool]":
+        def wait() -> bool:
+            import ray
+
+            answer: bool = ray.get(self.desk.put.remote(self.cell, self.attempt, kind, said))
+            return answer
+
+        return self.pool.submit(wait)
 
     def read(self) -> bytes:
         if self.kept is None:
@@ -433,20 +505,24 @@ class _Line:
         return self.kept
 
     def write(self, content: bytes) -> None:
-        import ray
+        from ray.exceptions import RayError
 
-        ray.get(self.desk.put.remote(self.cell, "kept", content))
+        try:
+            self.put("kept", content).result()
+        except RayError as error:
+            raise OSError(_last_line(error)) from error
 
     def tell(self, told: Mapping[str, Any]) -> None:
-        if time.monotonic() - self.last >= TELL_SECONDS:
+        due = time.monotonic() - self.last >= TELL_SECONDS
+        if due and (self.answer is None or self.answer.done()):
+            self.stopping()
             self.last = time.monotonic()
-            self.answer = self.desk.put.remote(self.cell, "round", (told["round"], told["accuracy"]))
+            self.answer = self.put("round", (told["round"], told["accuracy"]))
 
     def stopping(self) -> bool:
-        import ray
-
-        if self.answer is not None and ray.wait([self.answer], timeout=0)[0]:
-            self.stop, self.answer = ray.get(self.answer), None
+        # An answer that failed says nothing: the next one may.
+        if self.answer and self.answer.done() and not self.answer.exception():
+            self.stop |= self.answer.result()
         return self.stop
 
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ def run(
 ) -> None:
     """Plan, run, show the tables, and say how it went by the exit code."""
     voice = Voice(options.log_json)
+    if options.log_json:
+        warnings.showwarning = lambda message, *_, **__: voice.say("note", str(message))
     with quiet() if options.log_json else nullcontext():
         try:
             _run(suite, options, voice, out=out, seeds=seeds, settings=settings, dry_run=dry_run, force=force)
@@ -129,9 +132,11 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
         what = f"{_count(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
         raise RecordError(f"{folder} holds {what}")
     for place in places:
-        now = standing.read(place)
+        in_use, now = Store(place).in_use, standing.read(place)
         assert now is not None
-        if now.state in ("running", "stopping") and not Store(place).in_use:
+        if in_use and now.state in ("stopped", "finished") and not now.alive:
+            now = now.model_copy(update={"state": "starting"})
+        elif not in_use and now.state in ("running", "stopping"):
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
         say(now.model_dump_json() if as_json else _told(place, now))
 
@@ -143,6 +148,7 @@ def _told(folder: Path, now: Standing) -> str:
     states = {
         "running": f"running, {so_far}",
         "stopping": f"stopping, {so_far}",
+        "starting": "a new run is starting; the last one:",
         "stopped": f"stopped; to go on: {now.command}",
         "finished": f"finished in {duration(now.seconds)}",
         "lost": f"ended without a word; what is finished is kept; to go on: {now.command}",

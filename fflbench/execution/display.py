@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fflbench.execution.jobs import Event, Finished, Note, Progress, Returned, Started
@@ -130,7 +130,9 @@ def _counts(now: Standing) -> dict[str, Any]:
 
 
 def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    # A reader who went away is no reason to stop.
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def said(event: Finished | Returned | Note) -> str:

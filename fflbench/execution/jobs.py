@@ -87,6 +87,17 @@ class Returned:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """A worker's word that it has stopped a cell as it was asked to."""
+
+    kept: bool
+    """Whether its state is."""
+
+    def __str__(self) -> str:
+        return "stopped, and its state is kept" if self.kept else "stopped; its state could not be kept"
+
+
+@dataclass(frozen=True)
 class Note:
     """Something that whoever watches ought to know."""
 

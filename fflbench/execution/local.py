@@ -14,13 +14,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from fflbench.errors import FflbenchError
 from fflbench.execution.cell import File, StoppedError, play
 from fflbench.execution.jobs import (
     LOST_FOR_MEMORY,
@@ -29,9 +31,11 @@ from fflbench.execution.jobs import (
     Events,
     Finished,
     Job,
+    Note,
     Progress,
     Returned,
     Started,
+    Stopped,
     Terms,
     failed,
     too_large,
@@ -40,11 +44,20 @@ from fflbench.execution.jobs import (
 from fflbench.execution.machine import killed_for_memory
 from fflbench.records.record import Record
 
+R = TypeVar("R")
+
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, a batch system's word, a terminal that went away: ends of a run that are for the driver to handle."""
+
 STOP = "stop"
-"""What a worker is told, and what it answers once its state is kept."""
+"""What a worker is told."""
 
 TELL_SECONDS = 0.1
 """How often a worker tells of its rounds."""
+
+
+class DiedError(Exception):
+    """A process that was asked something died of it."""
 
 
 @dataclass
@@ -124,16 +137,86 @@ def warm_up() -> Any:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fflbench.federation.rounds"])
-    # The server inherits that Ctrl-C is blocked; for us it only waits until the server is under way. The tracker that
-    # the server starts along the way unblocks it again, so it has to be there before.
+    # The server inherits that Ctrl-C and the like are blocked: to whom they are sent besides, the driver decides what
+    # becomes of them. For us they only wait until the server is under way. The tracker that the server starts along the
+    # way unblocks them again, so it has to be there before.
     resource_tracker.ensure_running()
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     try:
         with _without_main():
             forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return context
+
+
+def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = ()) -> R:
+    """What a function answers in a process of its own, where torch is already imported; its errors are raised here."""
+    context = warm_up()
+    pipe, theirs = context.Pipe()
+    process = context.Process(
+        target=_answer, args=(theirs, tuple(plugins), dict(os.environ), function, arguments), daemon=True
+    )
+    with _without_main():
+        process.start()
+    theirs.close()
+    try:
+        while isinstance(said := pipe.recv(), Note):
+            warnings.warn(said.text, stacklevel=2)
+    except (EOFError, OSError):
+        raise DiedError from None
+    finally:
+        process.kill()
+        process.join()
+        pipe.close()
+    if isinstance(said, FflbenchError):
+        raise said
+    answer: R = said
+    return answer
+
+
+def _answer(
+    pipe: Connection,
+    plugins: Sequence[str],
+    environment: dict[str, str],
+    function: Callable[..., object],
+    arguments: Sequence[Any],
+) -> None:
+    _begin(pipe, plugins, environment)
+    _listen(pipe, lambda _: None)
+    try:
+        said = function(*arguments)
+    except FflbenchError as error:
+        said = error
+    except Exception as error:
+        # Strangers' code may raise what no other process can read.
+        said = FflbenchError(f"{type(error).__name__}: {error}")
+    pipe.send(said)
+
+
+def _listen(pipe: Connection, hear: Callable[[Any], None]) -> None:
+    """Hear what the driver says, and end with it: once it is gone, nobody is left to write a record."""
+
+    def listen() -> None:
+        try:
+            while True:
+                hear(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()
+
+
+def _begin(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]) -> None:
+    """What every process of ours does first."""
+    for number in HEARD:
+        signal.signal(number, signal.SIG_IGN)
+    os.environ.update(environment)
+    # The driver shows warnings, wherever they come from.
+    warnings.showwarning = lambda message, *_, **__: pipe.send(Note(str(message)))
+    from fflbench import registry
+
+    registry.load_named(plugins)
 
 
 def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_limit: float) -> Iterator[Any]:
@@ -192,10 +275,10 @@ def _news(worker: _Worker) -> Iterator[Event]:
             if isinstance(said, Record):
                 yield from _over(worker, Finished(job.cell, said))
                 return
-            if said == STOP:
-                yield from _over(worker, Returned(job.cell, "stopped, and its state is kept"))
+            if isinstance(said, Stopped):
+                yield from _over(worker, Returned(job.cell, str(said)))
                 return
-            yield Progress(job.cell, *said)
+            yield said if isinstance(said, Note) else Progress(job.cell, *said)
     except (EOFError, OSError):
         pass
     if not worker.process.is_alive():
@@ -215,29 +298,12 @@ def _over(worker: _Worker, event: Event) -> Iterator[Event]:
 
 def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], environment: dict[str, str]) -> None:
     """What a worker does: take a cell, play it, send its record, take the next."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _die_first()
-    os.environ.update(environment)
-    from fflbench import registry
-
-    registry.load_named(plugins)
+    _begin(pipe, plugins, environment)
     given: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stopping = threading.Event()
 
-    def listen() -> None:
-        try:
-            while True:
-                heard = pipe.recv()
-                if heard == STOP:
-                    stopping.set()
-                else:
-                    given.put(heard)
-        except (EOFError, OSError):
-            # The driver is gone: nobody is left to write a record.
-            os._exit(1)
-
-    threading.Thread(target=listen, daemon=True).start()
+    _listen(pipe, lambda heard: stopping.set() if heard == STOP else given.put(heard))
     while True:
         cell, checkpoint = given.get()
         try:
@@ -250,8 +316,8 @@ def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], env
                 tell=_now_and_then(pipe),
                 stopping=stopping.is_set,
             )
-        except StoppedError:
-            said = STOP
+        except StoppedError as stopped:
+            said = Stopped(stopped.kept)
         pipe.send(said)
 
 

@@ -4,8 +4,8 @@ import math
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from fflbench.execution import local
 from fflbench.execution.calibration import one_kind, seconds_of
 from fflbench.execution.display import display
 from fflbench.execution.jobs import Event, Events, Finished, Job, Note, Terms
-from fflbench.execution.local import warm_up
 from fflbench.execution.machine import cores, machine_memory
 from fflbench.execution.memory import memory_of
 from fflbench.execution.standing import Watch
+from fflbench.measures import PROCESS_BYTES
+from fflbench.progress import quiet
 from fflbench.records.evidence import SUMS
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
@@ -162,32 +163,33 @@ def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] 
     """
     records, cells = dict(planned.done), planned.open
     if cells:
-        with planned.store.writing():
-            for event in _events(planned, cells, options):
+        with planned.store.writing(), closing(_events(planned, cells, options)) as events:
+            for event in events:
                 if isinstance(event, Finished):
                     records[event.cell.id] = event.record
                     hear(event)
     return Records(records[cell.id] for cell in planned.cells)
 
 
-def _events(planned: Plan, cells: list[Cell], options: Options) -> Iterator[Event]:
+def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Event, None, None]:
     """Run cells, keep what comes of them, show it, and pass it on."""
-    remote = options.executor == "ray"
-    if not remote or any(_alone(cell) for cell in cells):
-        warm_up()
-    if not remote:
-        _prepare_data(cells)
-    # Where all are alike there is nothing to put in order.
-    seconds = [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
+    here = options.executor == "local"
+    try:
+        seconds, needs = local.ask(_reckon, cells, here, options.log_json, plugins=options.plugins)
+    except local.DiedError:
+        # Whatever kills it will be told in the cells themselves.
+        seconds, needs = [1.0] * len(cells), [PROCESS_BYTES] * len(cells)
     expected = dict(zip((cell.id for cell in cells), seconds, strict=True))
     # Longest first: what is short fills the gaps at the end.
-    jobs = sorted(_jobs(cells, options.device), key=lambda job: -expected[job.cell.id])
+    jobs = sorted(_jobs(cells, needs, options.device), key=lambda job: -expected[job.cell.id])
     if planned.force:
         for job in jobs:
             planned.store.checkpoint(job.cell.id).unlink(missing_ok=True)
     terms = Terms(planned.suite, planned.store, options.device, options.plugins, options.cell_timeout)
     rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
-    watch = Watch(planned.store.folder, planned.suite, options.command, len(planned.cells), expected, rounds)
+    watch = Watch(planned.suite, options.command, len(planned.cells), expected, rounds, planned.store.folder)
+    # One cell that runs again is not the run of its suite.
+    watch.silent = planned.one_record
     ended, told = 0, False
     try:
         with (
@@ -231,8 +233,20 @@ def _execute(jobs: Sequence[Job], terms: Terms, options: Options) -> Events:
         yield from local.execute(here, terms, workers=count, memory_limit=limit)
 
 
-def _jobs(cells: Sequence[Cell], device: str) -> Iterator[Job]:
-    for cell, memory in zip(cells, memory_of(cells), strict=True):
+def _reckon(cells: list[Cell], here: bool, unseen: bool) -> tuple[list[float], list[int]]:
+    """What cells take in seconds and bytes; where they run here, their data is made ready on the way.
+
+    That takes torch, which takes seconds to import and which the driver has no other use for.
+    """
+    with quiet() if unseen else nullcontext():
+        if here:
+            _prepare_data(cells)
+        # Where all are alike there is nothing to put in order.
+        return [1.0] * len(cells) if one_kind(cells) else seconds_of(cells), memory_of(cells)
+
+
+def _jobs(cells: Sequence[Cell], needs: Sequence[int], device: str) -> Iterator[Job]:
+    for cell, memory in zip(cells, needs, strict=True):
         task: Task = cell.create(Kind.TASK)
         threads = cell.measure.threads if cell.measure else 1
         gpus = task.gpus if device.startswith("cuda") else 0
@@ -261,7 +275,7 @@ def _keep(store: Store, event: Finished) -> None:
 
 @contextmanager
 def stoppable(stopping: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C, or a batch system's SIGTERM, set a flag; the second interrupts as it always does."""
+    """Let the first Ctrl-C, or what a batch system or a closing terminal sends, set a flag; the second interrupts."""
 
     def handle(*_: object) -> None:
         if stopping.is_set():
@@ -272,7 +286,7 @@ def stoppable(stopping: threading.Event) -> Iterator[None]:
         yield
         return
     # A signal that is ignored, as in the background of a shell, stays so.
-    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in local.HEARD if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in heard}
     try:
         yield

@@ -57,8 +57,8 @@ class Standing(BaseModel):
     """What started it."""
     host: str
     process: int
-    state: Literal["running", "stopping", "stopped", "finished", "lost"] = "running"
-    """Lost is one that ended without saying so."""
+    state: Literal["starting", "running", "stopping", "stopped", "finished", "lost"] = "running"
+    """The first and the last are for others to say: a run that has yet to begin, and one that ended without a word."""
     cells: int
     """Of the whole suite."""
     before: int
@@ -82,6 +82,19 @@ class Standing(BaseModel):
         """Cells that end in a minute."""
         return 60 * (self.done + len(self.failed)) / self.seconds if self.seconds else 0.0
 
+    @property
+    def alive(self) -> bool:
+        """Whether its process is still there, as far as can be told from this machine."""
+        if self.host != platform.node():
+            return True
+        try:
+            os.kill(self.process, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
     def __str__(self) -> str:
         told = [f"{len(self.running)} running"]
         told += [f"{len(self.failed)} failed"] if self.failed else []
@@ -95,18 +108,20 @@ class Watch:
 
     def __init__(
         self,
-        folder: Path,
         suite: str,
         command: str,
         cells: int,
         expected: Mapping[str, float],
         rounds: Mapping[str, int],
+        folder: Path,
     ) -> None:
-        self.file, self.rounds = folder / FILE, rounds
+        self.file, self.rounds, self.silent = folder / FILE, rounds, False
         self.expected, self.total = expected, sum(expected.values()) or 1.0
         self.begun, self.written = time.monotonic(), -WRITE_SECONDS
         self.over = 0.0
         """What has ended, in seconds that were expected of it."""
+        self.before: dict[str, float] = {}
+        """The same of what cells had behind them when they began, from their checkpoints."""
         self.now = Standing(
             suite=suite,
             command=command,
@@ -127,6 +142,8 @@ class Watch:
             now.running.append(told)
         elif isinstance(event, Progress) and event.cell.id in under_way:
             each = under_way[event.cell.id]
+            if not each.round:
+                self.before[each.cell] = self.expected[each.cell] * (event.round - 1) / max(1, each.rounds)
             each.round, each.accuracy = event.round, event.accuracy
         elif isinstance(event, Finished | Returned):
             now.running = [each for each in now.running if each.cell != event.cell.id]
@@ -152,6 +169,8 @@ class Watch:
     def write(self) -> None:
         """Let others know; where that is not possible the run goes on."""
         self.written = self.now.seconds
+        if self.silent:
+            return
         with suppress(OSError):
             write_whole(self.file, self.now.model_dump_json(indent=1).encode(), lasting=False)
 
@@ -162,8 +181,9 @@ class Watch:
 
     def _left(self) -> float | None:
         under_way = sum(self.expected[each.cell] * each.round / max(1, each.rounds) for each in self.now.running)
-        share = (self.over + under_way) / self.total
-        return self.now.seconds * (1 - share) / share if share > 0 else None
+        before = sum(self.before.values())
+        done, total = self.over + under_way - before, self.total - before
+        return max(0.0, self.now.seconds * (total - done) / done) if done > 0 else None
 
 
 def read(folder: Path) -> Standing | None:

@@ -83,7 +83,9 @@ class Record(BaseModel):
         """What runs its cell again, alone, from its file."""
         plugins = self.manifest.get("plugins")
         named = [part for name in plugins for part in ("--plugin", str(name))] if isinstance(plugins, list) else []
-        return shlex.join(["fflbench", "run", str(file), *options, *named])
+        device = self.manifest.get("device")
+        where = ["--device", str(device)] if device not in (None, "cpu") else []
+        return shlex.join(["fflbench", "run", str(file), *options, *where, *named])
 
     def json_text(self) -> str:
         """The content of its file."""

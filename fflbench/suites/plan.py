@@ -1,5 +1,6 @@
 """From a suite to its cells: every task with every attack, defense and seed, each checked before anything runs."""
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Cell:
     labels: Mapping[str, str]
     """What the suite calls its task, attack or measure, and defense."""
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """A hash of the whole configuration, parameters included."""
         return identify(self.configuration)

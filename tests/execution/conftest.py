@@ -46,6 +46,12 @@ def slow(updates):
     time.sleep(0.1)
     return updates.mean(0)
 
+@defense("slower", title="Slower")
+def slower(updates):
+    """Takes more than a second a round, unless there is a hurry."""
+    time.sleep(0 if "HURRY" in os.environ else 1.2)
+    return updates.mean(0)
+
 @defense("hangs", title="Hangs")
 def hangs(updates):
     """Never answers."""

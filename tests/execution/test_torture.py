@@ -39,7 +39,7 @@ def test_a_run_that_is_killed_25_times_ends_as_if_nothing_had_happened(fflbench)
         if among_cells := turn % 3:
             fflbench.until(process, lambda process=process: runs(fflbench, process))
         # Some kills fall into the start, most among cells; together they leave too little time to finish.
-        end = time.monotonic() + random.uniform(0, whole / 15 if among_cells else 4)
+        end = time.monotonic() + random.uniform(0, whole / 15 if among_cells else 2.5)
         while time.monotonic() < end:
             valid(folder)
             time.sleep(0.05)
