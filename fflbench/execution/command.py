@@ -16,8 +16,10 @@ from fflbench.execution import run as running
 from fflbench.execution import standing
 from fflbench.execution.display import write_json
 from fflbench.execution.durations import duration
+from fflbench.execution.memory import memory_of
 from fflbench.execution.run import Options, Plan
 from fflbench.execution.standing import Standing
+from fflbench.measures import readable_bytes
 from fflbench.progress import quiet
 from fflbench.records.store import Store, load, write_whole
 from fflbench.report import contents
@@ -118,8 +120,9 @@ def _show_plan(planned: Plan, workers: int | None, voice: Voice) -> None:
         typer.echo(f"{cell.id}  {cell}  {'done' if cell.id in planned.done else 'to run'}")
     if planned.open:
         seconds = running.estimate(planned, workers)
-        told = f"the cells to run take about {duration(seconds)}, by a short calibration"
-        voice.say("estimate", told, seconds=seconds)
+        needs = max(memory_of(planned.open))
+        told = f"the cells to run take about {duration(seconds)} here, by a short calibration, and "
+        voice.say("estimate", f"{told}up to {readable_bytes(needs)} of memory each", seconds=seconds, bytes=needs)
 
 
 def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.echo) -> None:
