@@ -5,26 +5,22 @@ the driver, which alone writes them, so no disk is shared. Plugins that are file
 py_modules, and with them the place where data lies. A node that lacks something says what, and gets no such cell again.
 """
 
-import functools
 import importlib.util
 import logging
 import os
-import platform
+import signal
 import socket
-import tempfile
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fflbench import __version__, registry
-from fflbench.data.prepared import is_here
-from fflbench.errors import FflbenchError, SuiteError
-from fflbench.execution.cell import StoppedError, play
+from fflbench import __version__
+from fflbench.errors import SuiteError
 from fflbench.execution.jobs import (
     LOST_FOR_MEMORY,
     TICK,
@@ -41,42 +37,17 @@ from fflbench.execution.jobs import (
     failed,
     too_long,
 )
+from fflbench.execution.node import DATA, Baggage, Desk, Unfit, last_line, play
 from fflbench.measures import readable_bytes
 from fflbench.records.manifest import commit, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
-from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
 
-DATA = "FFLBENCH_DATA"
-TELL_SECONDS = 1.0
-"""How often a cell tells of its rounds."""
 LOOK_SECONDS = 2.0
 """How often the driver looks at the nodes."""
 PATIENCE = 30.0
 """Seconds that a cell waits for a node that could hold it to join."""
-
-
-@dataclass(frozen=True)
-class Baggage:
-    """What travels with every cell."""
-
-    suite: str
-    device: str
-    plugins: tuple[str, ...]
-    sources: tuple[tuple[str, str], ...]
-    """The plugins that are files, with their text."""
-    data: str
-    """Where the driver's data lies."""
-    version: str
-    commit: str
-
-
-@dataclass(frozen=True)
-class Unfit:
-    """A node's word that it cannot play a cell."""
-
-    why: str
 
 
 @dataclass
@@ -105,7 +76,7 @@ def execute(
                 yield from driver.step()
         except ray.exceptions.RayError as error:
             raise SuiteError(
-                f"the Ray cluster is gone: {_last_line(error)}; what is finished is kept, and the same command goes on"
+                f"the Ray cluster is gone: {last_line(error)}; what is finished is kept, and the same command goes on"
             ) from error
         finally:
             with suppress(ray.exceptions.RayError):
@@ -132,7 +103,7 @@ class _Driver:
         self.gcs = ray.get_runtime_context().gcs_address
         self.told_to_stop, self.looked = False, -LOOK_SECONDS
         self.baggage = ray.put(_baggage(terms))
-        self.play = ray.remote(_play)
+        self.play = ray.remote(play)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self.desk = ray.remote(num_cpus=0)(Desk).options(scheduling_strategy=here).remote()
         self.names: dict[str, str] = {}
@@ -195,6 +166,8 @@ class _Driver:
             elif kind == "started":
                 attempt.node, attempt.since = said, time.monotonic()
                 yield Started(attempt.job.cell, self._name(said))
+            elif kind == "note":
+                yield Note(said)
             else:
                 yield Progress(attempt.job.cell, *said)
 
@@ -218,7 +191,7 @@ class _Driver:
             elif isinstance(error, errors.WorkerCrashedError):
                 yield failed(job, self.terms, f"the worker died (node {node})")
             else:
-                yield failed(job, self.terms, f"Ray could not run it (node {node}): {_last_line(error)}")
+                yield failed(job, self.terms, f"Ray could not run it (node {node}): {last_line(error)}")
         else:
             yield from self._answered(attempt, said)
 
@@ -325,28 +298,6 @@ class _Driver:
         return self.names.get(node, "unknown")
 
 
-class Desk:
-    """Where cells put what they have to say, and hear whether to go on. It is the one thing both sides reach."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, int, str, Any]] = []
-        self.stopping = False
-
-    def put(self, cell: str, attempt: int, kind: str, said: Any) -> bool:
-        """Take something; returns whether the cell is to stop."""
-        self.said.append((cell, attempt, kind, said))
-        return self.stopping
-
-    def read(self) -> list[tuple[str, int, str, Any]]:
-        """All that was put here since the last time."""
-        said, self.said = self.said, []
-        return said
-
-    def stop(self) -> None:
-        """From now on, cells are to stop."""
-        self.stopping = True
-
-
 @contextmanager
 def _connected(address: str | None, workers: int | None, plugins: Sequence[str]) -> Iterator[Any]:
     """Ray, connected to a cluster: the one at the address, else one that runs here, else one started for this run."""
@@ -363,16 +314,28 @@ def _connected(address: str | None, workers: int | None, plugins: Sequence[str])
         _look_for(address)
     env = {"py_modules": modules} if (modules := _travelling_modules(plugins)) else None
     try:
-        ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
+        with _sigterm_as_it_was():
+            ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
     except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
         where = f"--address {address}" if address else "--executor ray"
-        raise SuiteError(f"{where}: no Ray cluster can be reached: {_last_line(error)}") from error
+        raise SuiteError(f"{where}: no Ray cluster can be reached: {last_line(error)}") from error
     # Ray prints what nodes complain of, from a thread and on standard output, where tables go.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def _sigterm_as_it_was() -> Iterator[None]:
+    """Ray takes it for itself and exits at once, where a batch system means that cells shall keep their state."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _look_for(address: str) -> None:
@@ -409,126 +372,5 @@ def _baggage(terms: Terms) -> Baggage:
     return Baggage(terms.suite, terms.device, terms.plugins, sources, data, __version__, commit())
 
 
-# On a node
-
-OWN_DATA = os.environ.get(DATA, "")
-"""Where this node's data lies, if the driver knows no better."""
-
-
-def _play(
-    cell: Cell, versions: Mapping[str, int], attempt: int, baggage: Baggage, kept: bytes | None, desk: Any
-) -> Record | Unfit | Stopped:
-    """What a node does with a cell."""
-    import ray
-
-    line = _Line(cell.id, attempt, desk, kept)
-    if line.put("started", ray.get_runtime_context().get_node_id()).result():
-        return Stopped(kept is not None)
-    if why := _unfit(cell, versions, baggage):
-        return Unfit(why)
-    try:
-        return play(
-            cell,
-            baggage.suite,
-            device=baggage.device,
-            plugins=baggage.plugins,
-            checkpoint=line,
-            tell=line.tell,
-            stopping=line.stopping,
-        )
-    except StoppedError as stopped:
-        return Stopped(stopped.kept)
-
-
-def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> str:
-    """Why this node cannot play a cell as the driver's machine would, if it cannot."""
-    if baggage.version != __version__ or (commit() and baggage.commit and commit() != baggage.commit):
-        theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
-        return f"it has fflbench {ours.strip()}, and the run is of {theirs.strip()}; install the same"
-    if failure := _load(baggage.plugins, baggage.sources):
-        return failure
-    try:
-        for kind in cell.kinds:
-            cell.create(kind)
-    except FflbenchError as error:
-        return str(error)
-    if results_versions(cell) != versions:
-        return f"its code is of other versions: {results_versions(cell)} instead of {dict(versions)}"
-    data_set, looked = cell.create(Kind.TASK).data_set, []
-    for place in dict.fromkeys((baggage.data, OWN_DATA)):
-        os.environ[DATA] = place
-        if data_set is None or is_here(data_set):
-            return ""
-        looked.append(str(data_set.folder))
-    return f"{data_set.title} is not in {' or '.join(looked)} on {platform.node()} (fflbench data fetch)"
-
-
-@functools.cache
-def _load(plugins: tuple[str, ...], sources: tuple[tuple[str, str], ...]) -> str:
-    """Have the plugins, once a process; what is wrong with them, if anything."""
-    # A folder of the process's own: nobody else can put code there.
-    with tempfile.TemporaryDirectory(prefix="fflbench-plugins-") as folder:
-        written = {}
-        for place, (name, text) in enumerate(sources):
-            file = Path(folder) / str(place) / Path(name).name
-            file.parent.mkdir()
-            file.write_text(text, "utf-8")
-            written[name] = str(file)
-        return "; ".join(map(str, registry.load_named([written.get(name, name) for name in plugins])))
-
-
-class _Line:
-    """From a cell to the driver: its rounds and its checkpoints one way, whether to stop the other.
-
-    A thread of its own does the waiting: while a task's first thread waits for something of Ray's, Ray lends its
-    processor to the next task.
-    """
-
-    def __init__(self, cell: str, attempt: int, desk: Any, kept: bytes | None) -> None:
-        self.cell, self.attempt, self.desk, self.kept = cell, attempt, desk, kept
-        self.pool = ThreadPoolExecutor(1)
-        self.last, self.stop = time.monotonic(), False
-        self.answer: Future[bool] | None = None
-
-    def put(self, kind: str, said: Any) -> "Future[bool]":
-        def wait() -> bool:
-            import ray
-
-            answer: bool = ray.get(self.desk.put.remote(self.cell, self.attempt, kind, said))
-            return answer
-
-        return self.pool.submit(wait)
-
-    def read(self) -> bytes:
-        if self.kept is None:
-            raise FileNotFoundError
-        return self.kept
-
-    def write(self, content: bytes) -> None:
-        from ray.exceptions import RayError
-
-        try:
-            self.put("kept", content).result()
-        except RayError as error:
-            raise OSError(_last_line(error)) from error
-
-    def tell(self, told: Mapping[str, Any]) -> None:
-        due = time.monotonic() - self.last >= TELL_SECONDS
-        if due and (self.answer is None or self.answer.done()):
-            self.stopping()
-            self.last = time.monotonic()
-            self.answer = self.put("round", (told["round"], told["accuracy"]))
-
-    def stopping(self) -> bool:
-        # An answer that failed says nothing: the next one may.
-        if self.answer and self.answer.done() and not self.answer.exception():
-            self.stop |= self.answer.result()
-        return self.stop
-
-
 def _task_of(cell: Cell) -> str:
     return str(cell.configuration["task"]["name"])
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
