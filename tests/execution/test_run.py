@@ -117,7 +117,7 @@ def test_a_dry_run_runs_nothing_and_estimates(fflbench):
     assert out.count("  done\n") == 6
     assert out.count("  to run\n") == 6
     assert "6 done already, 6 to run" in err
-    assert "by a short calibration, and up to 500.9 MB of memory each" in err
+    assert "by a short calibration, and up to 500.4 MB of memory each" in err
     assert len(fflbench.records()) == 6
 
 
