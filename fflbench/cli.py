@@ -3,6 +3,7 @@
 Nothing heavy is imported before a command needs it, so that `--help` and completion answer at once.
 """
 
+import json
 import os
 import shlex
 import sys
@@ -14,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fflbench import __version__
-from fflbench.errors import FflbenchError
+from fflbench.errors import FflbenchError, spelled_out
 
 app = typer.Typer(
     name="fflbench",
@@ -180,7 +181,8 @@ def run_command(
         address=address,
         retries=retries,
         log_json=log_json,
-        command=shlex.join(["fflbench", *sys.argv[1:]]),
+        command=spelled_out(shlex.join(["fflbench", *sys.argv[1:]])),
+        data_dir=data_dir,
     )
     command.run(suite, options, out=out, seeds=_seeds(seeds), settings=settings or [], dry_run=dry_run, force=force)
 
@@ -422,7 +424,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments)
     except FflbenchError as error:
-        typer.echo(f"fflbench: {error}", err=True)
+        if "--log-json" in (sys.argv[1:] if arguments is None else arguments):
+            typer.echo(json.dumps({"event": "error", "text": str(error)}), err=True)
+        else:
+            typer.echo(f"fflbench: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has seen enough.

@@ -36,6 +36,11 @@ class DataError(FflbenchError):
     """A data set that is absent, damaged or asked for the impossible."""
 
 
+def spelled_out(text: str) -> str:
+    """Text that can be written anywhere: of file names that are no text, the bytes are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that refuses `name`: the nearest known name, or nothing."""
     nearest = get_close_matches(name, list(known), n=1)

@@ -41,6 +41,8 @@ class Measure:
 
     alone: ClassVar[bool] = False
     """Whether its cells must have the machine to themselves; their figures are then not promised to the bit."""
+    needs_data: ClassVar[bool] = True
+    """Whether it looks at the task's data."""
     attacked: ClassVar[Kind | None] = None
     """The kind of attacks it lets loose, if any."""
     metrics: ClassVar[tuple[str, ...]] = ()

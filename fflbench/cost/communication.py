@@ -35,6 +35,7 @@ PAPERS_ROUNDING = 100
 class Communication(Measure):
     """Send every message of one round for real, count its bytes, and reckon the time on a network."""
 
+    needs_data = False
     metrics = ("seconds", "seconds_before_macs_and_framing", "seconds_the_papers_way", "bytes", "server_bytes")
 
     updates: Annotated[int, Ge(2), "participants whose messages are sent for real"] = 2

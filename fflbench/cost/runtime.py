@@ -35,6 +35,7 @@ class Runtime(Measure):
     """Time a round's work: the server's decryption, its reputation and aggregation, and one participant's mixing."""
 
     alone = True
+    needs_data = False
     metrics = ("seconds", "peak_bytes", *(f"{part}_{what}" for part in PARTS for what in ("seconds", "spread")))
 
     updates: Annotated[int, Ge(2), "updates that reach the server in a round"] = 10

@@ -37,7 +37,7 @@ def _decides(cell: Cell) -> str:
 def _seconds(cell: Cell) -> float:
     task: Task = cell.create(Kind.TASK)
     guess = task.rounds * task.per_round * GUESS
-    if task.data_set and not is_here(task.data_set):
+    if cell.data_set and not is_here(cell.data_set):
         # It is on other machines only, and nobody downloads a data set for an estimate.
         return guess
     try:

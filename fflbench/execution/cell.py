@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fflbench.errors import FflbenchError
+from fflbench.errors import FflbenchError, spelled_out
 from fflbench.measures import Outcome
 from fflbench.records.arrays import pack, unpack
 from fflbench.records.manifest import manifest, results_versions
@@ -137,16 +137,16 @@ def _play_rounds(
 def _reason(error: Exception) -> str:
     """What happened and where, by file names alone: paths tell of the machine, not of the error."""
     if isinstance(error, FflbenchError):
-        return str(error)
+        return spelled_out(str(error))
     places = [
         f"{Path(at.filename).name}:{at.lineno} in {at.name}" for at in traceback.extract_tb(error.__traceback__)[-6:]
     ]
-    return "\n".join([*places, f"{type(error).__name__}: {error}"])
+    return spelled_out("\n".join([*places, f"{type(error).__name__}: {error}"]))
 
 
 def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **found: Any) -> Record:
-    """A cell's record, with what was found; a failed one says how to run it alone from the folder it is in."""
-    record = Record(
+    """A cell's record, with what was found."""
+    return Record(
         id=cell.id,
         suite=suite,
         labels=dict(cell.labels),
@@ -154,9 +154,6 @@ def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **fou
         manifest=manifest(cell, device, plugins),
         **found,
     )
-    if record.status == "done":
-        return record
-    return record.model_copy(update={"facts": {"run_alone": record.command(Path(f"{cell.id}.json"))}})
 
 
 class _Checkpoint:

@@ -6,13 +6,14 @@ py_modules, and with them the place where data lies. A node that lacks something
 """
 
 import importlib.util
+import itertools
 import logging
 import os
 import signal
 import socket
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fflbench import __version__
+from fflbench.data.sources import ENVIRONMENT
 from fflbench.errors import SuiteError
 from fflbench.execution.jobs import (
     LOST_FOR_MEMORY,
@@ -34,20 +36,25 @@ from fflbench.execution.jobs import (
     Started,
     Stopped,
     Terms,
+    Unfit,
     failed,
     too_long,
 )
-from fflbench.execution.node import DATA, Baggage, Desk, Unfit, last_line, play
+from fflbench.execution.node import Baggage, Desk, last_line, part_of, play
 from fflbench.measures import readable_bytes
 from fflbench.records.manifest import commit, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
-from fflbench.suites.plan import Cell
 
 LOOK_SECONDS = 2.0
 """How often the driver looks at the nodes."""
 PATIENCE = 30.0
-"""Seconds that a cell waits for a node that could hold it to join."""
+"""Seconds that a cell waits for a node that could hold it to join, and the driver for a head that does not answer."""
+FETCH_SECONDS = 60.0
+"""How long a checkpoint may take on its way home."""
+SPARE = 4
+"""Cells that Ray is given beyond what it has room for, so that no processor waits for the driver."""
+GONE = "what is finished is kept, and the same command goes on"
 
 
 @dataclass
@@ -59,29 +66,23 @@ class _Try:
     node: str = ""
     since: float | None = None
     """When it began, if it has."""
-    homeless: float | None = None
-    """Since when no node could hold it."""
     given_up: Finished | None = None
-    """Why it was cancelled, if it was."""
+    """Why it was cancelled, if it was for good."""
+    withdrawn: bool = False
+    """Whether it was cancelled since no node that is there could hold it."""
+    unkept: bool = False
+    """Whether its last checkpoint was lost on the way."""
 
 
 def execute(
     jobs: Sequence[Job], terms: Terms, *, address: str | None, workers: int | None = None, retries: int = 3
 ) -> Events:
     """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once."""
-    with _connected(address, workers, terms.plugins) as ray:
-        driver = _Driver(ray, jobs, terms, workers, retries)
+    with _connected(address, terms.plugins) as ray:
         try:
-            while driver.waiting or driver.tries:
-                yield from driver.step()
+            yield from _Driver(ray, jobs, terms, workers, retries).run()
         except ray.exceptions.RayError as error:
-            raise SuiteError(
-                f"the Ray cluster is gone: {last_line(error)}; what is finished is kept, and the same command goes on"
-            ) from error
-        finally:
-            with suppress(ray.exceptions.RayError):
-                for ref in driver.tries:
-                    ray.cancel(ref, force=True)
+            raise SuiteError(f"the Ray cluster is gone: {last_line(error)}; {GONE}") from error
 
 
 class _Driver:
@@ -91,7 +92,7 @@ class _Driver:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.ray, self.terms, self.retries = ray, terms, retries
-        self.workers, self.waiting = workers, deque(jobs)
+        self.workers, self.waiting = workers, list(jobs)
         self.tries: dict[Any, _Try] = {}
         """Attempts that are not over, by the reference to what will come of them."""
         self.by_cell: dict[str, _Try] = {}
@@ -99,9 +100,11 @@ class _Driver:
         self.lost: Counter[str] = Counter()
         """How many nodes were lost under a cell."""
         self.unfit: dict[str, dict[str, str]] = {}
-        """By task: which nodes cannot play it, and why."""
+        """By part of a cell: which nodes cannot play cells with it, and why."""
+        self.homeless: dict[Ask, float] = {}
+        """Since when no node has what some cell asks for."""
         self.gcs = ray.get_runtime_context().gcs_address
-        self.told_to_stop, self.looked = False, -LOOK_SECONDS
+        self.told_to_stop, self.looked, self.answered = False, -LOOK_SECONDS, time.monotonic()
         self.baggage = ray.put(_baggage(terms))
         self.play = ray.remote(play)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -109,13 +112,24 @@ class _Driver:
         self.names: dict[str, str] = {}
         self.nodes = self._alive()
 
-    def step(self) -> Iterator[Event | None]:
+    def run(self) -> Events:
+        """Go on until nothing is left to do."""
+        try:
+            while self.waiting or self.tries:
+                yield from self._step()
+        finally:
+            with suppress(self.ray.exceptions.RayError):
+                for ref in self.tries:
+                    self.ray.cancel(ref, force=True)
+
+    def _step(self) -> Iterator[Event | None]:
         """Submit what may be submitted, wait a little, and tell what happened."""
         if self.terms.stopping.is_set():
             self.waiting.clear()
             self._stop()
-        while self.waiting and len(self.tries) < self._most():
-            self._submit(self.waiting.popleft())
+        for job in list(itertools.islice(filter(self._room, self.waiting), max(0, self._most() - len(self.tries)))):
+            self.waiting.remove(job)
+            self._submit(job)
         over = self._wait(1, TICK) and self._wait(len(self.tries), 0)
         # What was told before the end comes before it.
         yield from self._news()
@@ -123,19 +137,22 @@ class _Driver:
             attempt = self.tries.pop(ref)
             del self.by_cell[attempt.job.cell.id]
             yield from self._over(attempt, ref)
-        self._look()
+        yield from self._look()
         yield None
 
     def _most(self) -> int:
-        """How many cells Ray is given at a time: what it has room for, and as many that wait for room."""
-        return self.workers or 2 * max(1, int(sum(node["Resources"].get("CPU", 0) for node in self.nodes.values())))
+        """How many cells Ray is given at a time."""
+        return self.workers or SPARE + int(sum(node["Resources"].get("CPU", 0) for node in self.nodes.values()))
 
     def _wait(self, count: int, seconds: float) -> list[Any]:
-        ready: list[Any] = self.ray.wait(list(self.tries), num_returns=count, timeout=seconds)[0] if self.tries else []
+        if not self.tries:
+            time.sleep(seconds)
+            return []
+        ready: list[Any] = self.ray.wait(list(self.tries), num_returns=count, timeout=seconds)[0]
         return ready
 
     def _submit(self, job: Job) -> None:
-        avoid = self.unfit.get(_task_of(job.cell), {})
+        avoid = self._refused(job)
         options: dict[str, Any] = {"label_selector": {"ray.io/node-id": f"!in({','.join(avoid)})"}} if avoid else {}
         checkpoint = self.terms.store.checkpoint(job.cell.id)
         kept = checkpoint.read_bytes() if checkpoint.is_file() else None
@@ -158,68 +175,86 @@ class _Driver:
             if attempt is None or attempt.number != number:
                 # From an attempt that was given up or taken for lost.
                 continue
-            if kind == "kept":
-                try:
-                    write_whole(self.terms.store.checkpoint(cell), said)
-                except OSError as error:
-                    yield Note(f"the checkpoint of {attempt.job.cell} could not be kept: {error.strerror}")
-            elif kind == "started":
-                attempt.node, attempt.since = said, time.monotonic()
-                yield Started(attempt.job.cell, self._name(said))
-            elif kind == "note":
-                yield Note(said)
-            else:
-                yield Progress(attempt.job.cell, *said)
+            match kind:
+                case "started":
+                    attempt.node, attempt.since = said, time.monotonic()
+                    yield Started(attempt.job.cell, self._name(said))
+                case "round":
+                    yield Progress(attempt.job.cell, *said)
+                case "kept":
+                    yield from self._fetch(attempt, said)
+                case "note":
+                    yield Note(said)
+
+    def _fetch(self, attempt: _Try, said: Sequence[Any]) -> Iterator[Event]:
+        """Bring a checkpoint home."""
+        cell = attempt.job.cell
+        try:
+            write_whole(self.terms.store.checkpoint(cell.id), self.ray.get(said[0], timeout=FETCH_SECONDS))
+            attempt.unkept = False
+        except (self.ray.exceptions.RayError, OSError) as error:
+            attempt.unkept = True
+            why = getattr(error, "strerror", None) or last_line(error)
+            yield Note(f"the checkpoint of {cell} could not be kept: {why}")
 
     def _over(self, attempt: _Try, ref: Any) -> Iterator[Event]:
         """How an attempt ended."""
-        errors = self.ray.exceptions
-        job, node = attempt.job, self._name(attempt.node)
         try:
             said = self.ray.get(ref)
-        except errors.RayError as error:
-            if attempt.given_up:
-                yield attempt.given_up
-            elif isinstance(error, errors.TaskCancelledError):
-                # It was about to begin when the run was stopped.
-                if attempt.since is not None:
-                    yield Returned(job.cell, "stopped before its first round")
-            elif self._gone(error, attempt.node):
-                yield from self._lost(attempt)
-            elif isinstance(error, errors.OutOfMemoryError):
-                yield failed(job, self.terms, f"{LOST_FOR_MEMORY} (node {node})")
-            elif isinstance(error, errors.WorkerCrashedError):
-                yield failed(job, self.terms, f"the worker died (node {node})")
-            else:
-                yield failed(job, self.terms, f"Ray could not run it (node {node}): {last_line(error)}")
+        except self.ray.exceptions.RayError as error:
+            yield from self._broken(attempt, error)
         else:
             yield from self._answered(attempt, said)
 
-    def _gone(self, error: Exception, node: str) -> bool:
-        """Whether it was the node that failed, and not the cell."""
+    def _broken(self, attempt: _Try, error: Any) -> Iterator[Event]:
+        """An attempt came to nothing: by the driver's will, its node's, or its own."""
         errors = self.ray.exceptions
-        if isinstance(error, errors.WorkerCrashedError):
-            self.nodes = self._alive()
-            return node not in self.nodes
-        return isinstance(error, errors.NodeDiedError | errors.ObjectLostError)
+        job, node = attempt.job, self._name(attempt.node)
+        died = isinstance(error, errors.WorkerCrashedError)
+        gone = isinstance(error, errors.NodeDiedError | errors.ObjectLostError)
+        if attempt.given_up:
+            yield attempt.given_up
+        elif attempt.withdrawn:
+            self.waiting.insert(0, job)
+            if attempt.since is not None:
+                yield Returned(job.cell, "goes to another node")
+        elif isinstance(error, errors.TaskCancelledError):
+            # It was about to begin when the run was stopped.
+            if attempt.since is not None:
+                yield Returned(job.cell, "stopped before its first round")
+        elif attempt.since is None and isinstance(error, errors.RayTaskError) and (there := self._at(error.ip)):
+            # It did not come as far as our own code.
+            yield from self._refuse(job, there, Unfit(f"fflbench cannot be imported there: {last_line(error)}"))
+        elif self.terms.stopping.is_set() and (died or gone):
+            # A batch system ends everything that belongs to a job, workers and nodes included.
+            yield Returned(job.cell, "its worker was ended with the run; it goes on from its last checkpoint")
+        elif gone or (died and not self._there(attempt.node)):
+            yield from self._lost(attempt)
+        elif isinstance(error, errors.OutOfMemoryError):
+            yield failed(job, self.terms, f"{LOST_FOR_MEMORY} (node {node})")
+        elif died:
+            yield failed(job, self.terms, f"the worker died (node {node})")
+        else:
+            yield failed(job, self.terms, f"Ray could not run it (node {node}): {last_line(error)}")
 
     def _answered(self, attempt: _Try, said: Record | Unfit | Stopped) -> Iterator[Event]:
         job = attempt.job
         if isinstance(said, Record):
             yield Finished(job.cell, said)
         elif isinstance(said, Unfit):
-            reasons = self.unfit.setdefault(_task_of(job.cell), {})
-            if attempt.node not in reasons:
-                yield Note(f"node {self._name(attempt.node)} gets no such cells: {said.why}")
-            reasons[attempt.node] = said.why
-            self.nodes = self._alive()
-            if nobody := self._nobody(job):
-                yield nobody
-            else:
-                yield Returned(job.cell, "goes to another node")
-                self.waiting.appendleft(job)
+            yield from self._refuse(job, [attempt.node], said)
         else:
-            yield Returned(job.cell, str(said))
+            yield Returned(job.cell, str(Stopped(said.kept and not attempt.unkept)))
+
+    def _refuse(self, job: Job, nodes: Sequence[str], unfit: Unfit) -> Iterator[Event]:
+        """Nodes cannot play a cell: another may."""
+        reasons = self.unfit.setdefault(unfit.about, {})
+        for node in nodes:
+            if node not in reasons:
+                yield Note(f"node {self._name(node)} gets no such cells: {unfit.why}")
+            reasons[node] = unfit.why
+        yield Returned(job.cell, "goes to another node")
+        self.waiting.insert(0, job)
 
     def _lost(self, attempt: _Try) -> Iterator[Event]:
         """A node is gone, and a cell with it: the cell is tried again, with what is kept of it."""
@@ -229,51 +264,57 @@ class _Driver:
             yield failed(job, self.terms, f"lost its node {times} times, the last was {node} (--retries)")
         else:
             yield Returned(job.cell, f"node {node} is gone; tried again, time {times} of {self.retries}")
-            self.waiting.appendleft(job)
+            self.waiting.insert(0, job)
 
-    def _look(self) -> None:
+    def _look(self) -> Iterator[Event]:
         """Give up what takes too long, and what no node can hold."""
         now = time.monotonic()
         for ref, attempt in self.tries.items():
             if attempt.given_up is None and attempt.since is not None and now - attempt.since > self.terms.timeout:
-                self._give_up(ref, attempt, too_long(attempt.job, self.terms))
+                attempt.given_up = too_long(attempt.job, self.terms)
+                self.ray.cancel(ref, force=True)
         if now - self.looked < LOOK_SECONDS:
             return
+        self.looked = now
         if not _answers(self.gcs):
-            raise SuiteError("the Ray cluster is gone; what is finished is kept, and the same command goes on")
-        self.looked, self.nodes = now, self._alive()
+            if now - self.answered > PATIENCE:
+                raise SuiteError(f"the Ray cluster is gone: its head has not answered for {PATIENCE:g} s; {GONE}")
+            return
+        self.answered, self.nodes = now, self._alive()
         for ref, attempt in self.tries.items():
-            if attempt.since is not None or attempt.given_up or self._room(attempt.job):
-                attempt.homeless = None
-            elif nobody := self._nobody(attempt.job):
-                self._give_up(ref, attempt, nobody)
-            elif attempt.homeless is None:
-                attempt.homeless = now
-            elif now - attempt.homeless > PATIENCE:
-                job = attempt.job
+            if attempt.since is None and not attempt.withdrawn and not self._room(attempt.job):
+                attempt.withdrawn = True
+                self.ray.cancel(ref, force=True)
+        yield from self._without_room(now)
+
+    def _without_room(self, now: float) -> Iterator[Event]:
+        """The end of cells that every node has refused, or that have waited long enough for one to join."""
+        without = [job for job in self.waiting if not self._room(job)]
+        self.homeless = {ask: self.homeless.get(ask, now) for ask in map(_ask, without)}
+        for job in without:
+            if refused := self._refused(job):
+                told = "; ".join(f"node {self._name(node)}: {why}" for node, why in refused.items())
+                why = f"no node can play it: {told}"
+            elif now - self.homeless[_ask(job)] > PATIENCE:
                 asks = f"{job.cpus:g} processors, {job.gpus:g} GPUs and {readable_bytes(job.memory)} of memory"
-                self._give_up(ref, attempt, failed(job, self.terms, f"no node of the cluster has {asks}", ran=False))
+                why = f"no node of the cluster has {asks}"
+            else:
+                continue
+            self.waiting.remove(job)
+            yield failed(job, self.terms, why, ran=False)
 
-    def _give_up(self, ref: Any, attempt: _Try, why: Finished) -> None:
-        attempt.given_up = why
-        self.ray.cancel(ref, force=True)
-
-    def _nobody(self, job: Job) -> Finished | None:
-        """The end of a cell that was refused by every node that could hold it."""
-        reasons = self.unfit.get(_task_of(job.cell), {})
-        if not reasons or self._room(job):
-            return None
-        told = "; ".join(f"node {self._name(node)}: {why}" for node, why in reasons.items())
-        return failed(job, self.terms, f"no node can play it: {told}", ran=False)
+    def _refused(self, job: Job) -> dict[str, str]:
+        """Which nodes cannot play a cell, and why."""
+        parts = ["", *(part_of(job.cell, kind) for kind in job.cell.kinds)]
+        return {node: why for part in parts for node, why in self.unfit.get(part, {}).items() if node in self.nodes}
 
     def _room(self, job: Job) -> bool:
         """Whether a node that is there could hold it, were it empty."""
-        asked = {"CPU": job.cpus, "GPU": job.gpus, "memory": job.memory}
-        avoid = self.unfit.get(_task_of(job.cell), {})
+        refused = self._refused(job)
         return any(
-            all(node["Resources"].get(name, 0) >= amount for name, amount in asked.items())
+            all(node["Resources"].get(name, 0) >= amount for name, amount in _ask(job))
             for key, node in self.nodes.items()
-            if key not in avoid
+            if key not in refused
         )
 
     def _stop(self) -> None:
@@ -291,6 +332,15 @@ class _Driver:
         self.names |= {node["NodeID"]: str(node["NodeName"]) for node in known}
         return {node["NodeID"]: node for node in known if node["Alive"]}
 
+    def _there(self, node: str) -> bool:
+        """Whether a node lives."""
+        self.nodes = self._alive()
+        return node in self.nodes
+
+    def _at(self, address: str) -> list[str]:
+        """The nodes of a machine."""
+        return [key for key, node in self.nodes.items() if node["NodeManagerAddress"] == address]
+
     def _name(self, node: str) -> str:
         """What people call a node."""
         if node and node not in self.names:
@@ -298,8 +348,16 @@ class _Driver:
         return self.names.get(node, "unknown")
 
 
+Ask = tuple[tuple[str, float], ...]
+
+
+def _ask(job: Job) -> Ask:
+    """What a cell asks of a node, in Ray's words."""
+    return ("CPU", job.cpus), ("GPU", job.gpus), ("memory", job.memory)
+
+
 @contextmanager
-def _connected(address: str | None, workers: int | None, plugins: Sequence[str]) -> Iterator[Any]:
+def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
     """Ray, connected to a cluster: the one at the address, else one that runs here, else one started for this run."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -349,7 +407,7 @@ def _answers(address: str) -> bool:
     """Whether somebody listens at host:port."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except (OSError, ValueError, OverflowError):
         return False
     return True
@@ -368,9 +426,5 @@ def _travelling_modules(plugins: Sequence[str]) -> list[str]:
 
 def _baggage(terms: Terms) -> Baggage:
     sources = tuple((name, Path(name).read_text("utf-8")) for name in terms.plugins if name.endswith(".py"))
-    data = str(Path(os.environ[DATA]).absolute()) if os.environ.get(DATA) else ""
+    data = str(Path(os.environ[ENVIRONMENT]).absolute()) if os.environ.get(ENVIRONMENT) else ""
     return Baggage(terms.suite, terms.device, terms.plugins, sources, data, __version__, commit())
-
-
-def _task_of(cell: Cell) -> str:
-    return str(cell.configuration["task"]["name"])

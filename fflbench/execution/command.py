@@ -11,10 +11,10 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from fflbench.errors import FflbenchError, RecordError
+from fflbench.errors import RecordError
 from fflbench.execution import run as running
 from fflbench.execution import standing
-from fflbench.execution.display import write_json
+from fflbench.execution.display import write_json, write_line
 from fflbench.execution.durations import duration
 from fflbench.execution.memory import memory_of
 from fflbench.execution.run import Options, Plan
@@ -40,13 +40,7 @@ def run(
     if options.log_json:
         warnings.showwarning = lambda message, *_, **__: voice.say("note", str(message))
     with quiet() if options.log_json else nullcontext():
-        try:
-            _run(suite, options, voice, out=out, seeds=seeds, settings=settings, dry_run=dry_run, force=force)
-        except FflbenchError as error:
-            if not options.log_json:
-                raise
-            voice.say("error", str(error))
-            raise typer.Exit(2) from None
+        _run(suite, options, voice, out=out, seeds=seeds, settings=settings, dry_run=dry_run, force=force)
 
 
 @dataclass
@@ -60,7 +54,7 @@ class Voice:
         if self.as_json:
             write_json(event, text=text, **facts)
         else:
-            typer.echo(text, err=True)
+            write_line(text)
 
 
 def _run(
@@ -93,11 +87,11 @@ def _run(
     try:
         with planned.store.writing():
             records = running.carry_out(planned, options, hear)
-            contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
             if not planned.one_record:
                 made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
                 for name, content in made.items():
                     write_whole(planned.store.folder / name, content)
+        contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
     except KeyboardInterrupt:
         how = "the same command without --force" if force else "the same command"
         told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
@@ -108,7 +102,7 @@ def _run(
     failed = [record for record in records if record.status == "failed"]
     voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
     for record in failed:
-        command = record.command(planned.store.file(record.id))
+        command = record.facts["run_alone"]
         told = f"failed: {record}: {record.reason}\n  alone: {command}"
         voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
     if failed:
@@ -137,9 +131,7 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
     for place in places:
         in_use, now = Store(place).in_use, standing.read(place)
         assert now is not None
-        if in_use and now.state in ("stopped", "finished") and not now.alive:
-            now = now.model_copy(update={"state": "starting"})
-        elif not in_use and now.state in ("running", "stopping"):
+        if now.state in ("starting", "running", "stopping") and not (in_use and now.alive):
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
         say(now.model_dump_json() if as_json else _told(place, now))
 
@@ -149,9 +141,9 @@ def _told(folder: Path, now: Standing) -> str:
     ended = now.before + now.done
     so_far = f"{duration(now.seconds)} so far, process {now.process} on {now.host}"
     states = {
+        "starting": f"starting, process {now.process} on {now.host}",
         "running": f"running, {so_far}",
         "stopping": f"stopping, {so_far}",
-        "starting": "a new run is starting; the last one:",
         "stopped": f"stopped; to go on: {now.command}",
         "finished": f"finished in {duration(now.seconds)}",
         "lost": f"ended without a word; what is finished is kept; to go on: {now.command}",

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from fflbench.execution.jobs import Event, Finished, Note, Progress, Returned, Started
 from fflbench.execution.standing import Standing
@@ -39,7 +39,7 @@ def display(*, as_json: bool = False) -> Iterator[Display]:
         TextColumn("{task.fields[said]}", markup=False),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True)
+    console = Console(file=cast(TextIO, _Patient(sys.stderr)))
     with Progress(*columns, console=console, transient=True) as bars:
         yield _Bars(bars, most=max(1, console.height - 4))
 
@@ -48,9 +48,9 @@ class _Lines:
     def hear(self, event: Event | None, now: Standing) -> None:
         if isinstance(event, Finished):
             ended, total = now.done + len(now.failed), now.cells - now.before
-            _print(f"[{ended}/{total}] {event.cell}: {verdict(event)} ({now})")
+            write_line(f"[{ended}/{total}] {event.cell}: {verdict(event)} ({now})")
         elif isinstance(event, Returned | Note):
-            _print(said(event))
+            write_line(said(event))
 
 
 class _Bars:
@@ -94,7 +94,7 @@ class _Json:
 
 def write_json(event: str, **facts: Any) -> None:
     """One line for machines."""
-    _print(json.dumps({"event": event, **facts}))
+    write_line(json.dumps({"event": event, **facts}))
 
 
 def _facts(event: Event) -> dict[str, Any]:
@@ -129,10 +129,28 @@ def _counts(now: Standing) -> dict[str, Any]:
     }
 
 
-def _print(text: str) -> None:
-    # A reader who went away is no reason to stop.
-    with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+def write_line(text: str) -> None:
+    """A line on standard error."""
+    print(text, file=_Patient(sys.stderr), flush=True)
+
+
+class _Patient:
+    """A stream whose reader may go away, as a terminal does that is closed: that is no reason to stop."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def said(event: Finished | Returned | Note) -> str:

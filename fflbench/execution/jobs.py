@@ -98,6 +98,15 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class Unfit:
+    """A worker's word that it cannot play a cell."""
+
+    why: str
+    about: str = ""
+    """The part of the cell that it cannot have, such as "task mnist-cnn"; nothing where it can play none at all."""
+
+
+@dataclass(frozen=True)
 class Note:
     """Something that whoever watches ought to know."""
 
@@ -114,10 +123,11 @@ def failed(job: Job, terms: Terms, error: str, *, ran: bool = True) -> Finished:
     return Finished(job.cell, record, resumes=True, ran=ran)
 
 
-def too_large(job: Job, terms: Terms, limit: float, whose: str) -> Finished:
-    """A cell that no machine at hand can hold."""
+def too_large(job: Job, terms: Terms, limit: float) -> Finished:
+    """A cell that this machine cannot hold."""
     needs, has = readable_bytes(job.memory), readable_bytes(limit)
-    return failed(job, terms, f"needs more memory than there is: about {needs}, and {whose} is {has}", ran=False)
+    told = f"needs more memory than there is: about {needs}, and the limit (--memory-limit) is {has}"
+    return failed(job, terms, told, ran=False)
 
 
 def too_long(job: Job, terms: Terms) -> Finished:

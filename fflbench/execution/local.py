@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fflbench.errors import FflbenchError
+from fflbench.errors import FflbenchError, SuiteError
 from fflbench.execution.cell import File, StoppedError, play
 from fflbench.execution.jobs import (
     LOST_FOR_MEMORY,
@@ -37,6 +37,7 @@ from fflbench.execution.jobs import (
     Started,
     Stopped,
     Terms,
+    Unfit,
     failed,
     too_large,
     too_long,
@@ -57,7 +58,7 @@ TELL_SECONDS = 0.1
 
 
 class DiedError(Exception):
-    """A process that was asked something died of it."""
+    """A process that was asked something died of it, or took too long."""
 
 
 @dataclass
@@ -95,7 +96,7 @@ def execute(jobs: Sequence[Job], terms: Terms, *, workers: int, memory_limit: fl
     Jobs run side by side as far as they fit into memory together; one that is larger than the limit fails at once.
     """
     for job in (job for job in jobs if job.memory > memory_limit):
-        yield too_large(job, terms, memory_limit, "the limit (--memory-limit)")
+        yield too_large(job, terms, memory_limit)
     waiting = [job for job in jobs if job.memory <= memory_limit]
     team = [_Worker(number, terms) for number in range(1, 1 + min(workers, len(waiting)))]
     if not waiting:
@@ -150,7 +151,7 @@ def warm_up() -> Any:
     return context
 
 
-def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = ()) -> R:
+def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = (), timeout: float = math.inf) -> R:
     """What a function answers in a process of its own, where torch is already imported; its errors are raised here."""
     context = warm_up()
     pipe, theirs = context.Pipe()
@@ -160,8 +161,9 @@ def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = ()
     with _without_main():
         process.start()
     theirs.close()
+    end = time.monotonic() + timeout
     try:
-        while isinstance(said := pipe.recv(), Note):
+        while isinstance(said := _received(pipe, end), Note):
             warnings.warn(said.text, stacklevel=2)
     except (EOFError, OSError):
         raise DiedError from None
@@ -175,6 +177,15 @@ def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = ()
     return answer
 
 
+def _received(pipe: Connection, end: float) -> Any:
+    """What a process says before the clock shows so much."""
+    # What cannot be waited for at once, as for ever, is waited for in turns.
+    while not pipe.poll(max(0.0, min(TICK, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            raise DiedError
+    return pipe.recv()
+
+
 def _answer(
     pipe: Connection,
     plugins: Sequence[str],
@@ -182,10 +193,10 @@ def _answer(
     function: Callable[..., object],
     arguments: Sequence[Any],
 ) -> None:
-    _begin(pipe, plugins, environment)
+    failures = _begin(pipe, plugins, environment)
     _listen(pipe, lambda _: None)
     try:
-        said = function(*arguments)
+        said = SuiteError(failures) if failures else function(*arguments)
     except FflbenchError as error:
         said = error
     except Exception as error:
@@ -207,8 +218,8 @@ def _listen(pipe: Connection, hear: Callable[[Any], None]) -> None:
     threading.Thread(target=listen, daemon=True).start()
 
 
-def _begin(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]) -> None:
-    """What every process of ours does first."""
+def _begin(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]) -> str:
+    """What every process of ours does first; returns what is wrong with plugins, if anything."""
     for number in HEARD:
         signal.signal(number, signal.SIG_IGN)
     os.environ.update(environment)
@@ -216,7 +227,7 @@ def _begin(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]
     warnings.showwarning = lambda message, *_, **__: pipe.send(Note(str(message)))
     from fflbench import registry
 
-    registry.load_named(plugins)
+    return "; ".join(map(str, registry.load_named(plugins)))
 
 
 def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_limit: float) -> Iterator[Any]:
@@ -278,6 +289,9 @@ def _news(worker: _Worker) -> Iterator[Event]:
             if isinstance(said, Stopped):
                 yield from _over(worker, Returned(job.cell, str(said)))
                 return
+            if isinstance(said, Unfit):
+                yield from _over(worker, failed(job, worker.terms, said.why))
+                return
             yield said if isinstance(said, Note) else Progress(job.cell, *said)
     except (EOFError, OSError):
         pass
@@ -299,13 +313,17 @@ def _over(worker: _Worker, event: Event) -> Iterator[Event]:
 def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], environment: dict[str, str]) -> None:
     """What a worker does: take a cell, play it, send its record, take the next."""
     _die_first()
-    _begin(pipe, plugins, environment)
+    failures = _begin(pipe, plugins, environment)
     given: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stopping = threading.Event()
 
     _listen(pipe, lambda heard: stopping.set() if heard == STOP else given.put(heard))
     while True:
         cell, checkpoint = given.get()
+        if failures:
+            # They could be loaded when the run began.
+            pipe.send(Unfit(failures))
+            continue
         try:
             said: object = play(
                 cell,

@@ -34,6 +34,8 @@ def _decides(cell: Cell) -> str:
 
 def _memory(cell: Cell) -> int:
     task: Task = cell.create(Kind.TASK)
+    if not task.countable:
+        return PROCESS_BYTES
     if cell.measure:
         return cell.measure.memory(task)
     try:

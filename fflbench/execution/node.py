@@ -1,13 +1,15 @@
 """What a node of a Ray cluster does with a cell, and what it says to the driver meanwhile."""
 
 import functools
+import math
 import os
 import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,20 +17,23 @@ from typing import Any, Self
 
 from fflbench import __version__, registry
 from fflbench.data.prepared import is_here
+from fflbench.data.sources import ENVIRONMENT
 from fflbench.errors import FflbenchError
 from fflbench.execution.cell import StoppedError
 from fflbench.execution.cell import play as play_cell
-from fflbench.execution.jobs import Stopped
-from fflbench.records.manifest import commit, results_versions
+from fflbench.execution.jobs import Stopped, Unfit
+from fflbench.federation.defense import Defense
+from fflbench.records.manifest import commit
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
 
-DATA = "FFLBENCH_DATA"
-OWN_DATA = os.environ.get(DATA, "")
+OWN_DATA = os.environ.get(ENVIRONMENT, "")
 """Where this node's data lies, if the driver knows no better."""
 TELL_SECONDS = 1.0
 """How often a cell tells of its rounds."""
+ANSWER_SECONDS = 1.0
+"""How long it waits to hear whether to go on."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +49,6 @@ class Baggage:
     """Where the driver's data lies."""
     version: str
     commit: str
-
-
-@dataclass(frozen=True)
-class Unfit:
-    """A node's word that it cannot play a cell."""
-
-    why: str
 
 
 class Desk:
@@ -85,8 +83,8 @@ def play(
         warnings.showwarning = line.note
         if line.put("started", ray.get_runtime_context().get_node_id()).result():
             return Stopped(kept is not None)
-        if why := _unfit(cell, versions, baggage):
-            return Unfit(why)
+        if unfit := _unfit(cell, versions, baggage):
+            return unfit
         try:
             return play_cell(
                 cell,
@@ -101,27 +99,42 @@ def play(
             return Stopped(stopped.kept)
 
 
-def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> str:
+def part_of(cell: Cell, kind: Kind) -> str:
+    """A part of a cell, as nodes and driver speak of it."""
+    return f"{kind.value} {cell.configuration[kind]['name']}"
+
+
+def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> Unfit | None:
     """Why this node cannot play a cell as the driver's machine would, if it cannot."""
+    theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
     if baggage.version != __version__ or (commit() and baggage.commit and commit() != baggage.commit):
-        theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
-        return f"it has fflbench {ours.strip()}, and the run is of {theirs.strip()}; install the same"
+        return Unfit(f"it has fflbench {ours.strip()}, and the run is of {theirs.strip()}; install the same")
     if failure := _load(baggage.plugins, baggage.sources):
-        return failure
-    try:
-        for kind in cell.kinds:
-            cell.create(kind)
-    except FflbenchError as error:
-        return str(error)
-    if results_versions(cell) != versions:
-        return f"its code is of other versions: {results_versions(cell)} instead of {dict(versions)}"
-    data_set, looked = cell.create(Kind.TASK).data_set, []
-    for place in dict.fromkeys((baggage.data, OWN_DATA)):
-        os.environ[DATA] = place
+        return Unfit(failure)
+    for kind in cell.kinds:
+        part = part_of(cell, kind)
+        try:
+            created, version = cell.create(kind), cell.entry(kind).version
+        except FflbenchError as error:
+            return Unfit(str(error), part)
+        if version != versions[kind]:
+            return Unfit(f"its {part} is of results version {version}, and the run's of {versions[kind]}", part)
+        if isinstance(created, Defense) and (missing := created.missing()):
+            return Unfit(missing, part)
+    return _without_data(cell, (baggage.data, OWN_DATA))
+
+
+def _without_data(cell: Cell, places: Sequence[str]) -> Unfit | None:
+    """Settle where data is looked for on this node: at the first place that has what the cell needs, if one has."""
+    data_set, looked = cell.data_set, []
+    for place in dict.fromkeys(places):
+        os.environ[ENVIRONMENT] = place
         if data_set is None or is_here(data_set):
-            return ""
+            return None
         looked.append(str(data_set.folder))
-    return f"{data_set.title} is not in {' or '.join(looked)} on {platform.node()} (fflbench data fetch)"
+    assert data_set is not None
+    told = f"{data_set.title} is not in {' or '.join(looked)} on {platform.node()} (fflbench data fetch)"
+    return Unfit(told, part_of(cell, Kind.TASK))
 
 
 @functools.cache
@@ -142,13 +155,14 @@ class _Line:
     """From a cell to the driver: its rounds and its checkpoints one way, whether to stop the other.
 
     A thread of its own does the waiting: while a task's first thread waits for something of Ray's, Ray lends its
-    processor to the next task.
+    processor to the next task. Checkpoints stay in the node's own store until the driver fetches them.
     """
 
     def __init__(self, cell: str, attempt: int, desk: Any, kept: bytes | None) -> None:
         self.cell, self.attempt, self.desk, self.kept = cell, attempt, desk, kept
         self.pool = ThreadPoolExecutor(1)
-        self.last, self.stop = time.monotonic(), False
+        self.last, self.stop = -math.inf, False
+        self.checkpoint: Any = None
         self.answer: Future[bool] | None = None
 
     def __enter__(self) -> Self:
@@ -180,11 +194,14 @@ class _Line:
         return self.kept
 
     def write(self, content: bytes) -> None:
-        """Send a checkpoint home."""
+        """Let the driver fetch a checkpoint."""
+        import ray
         from ray.exceptions import RayError
 
         try:
-            self.put("kept", content).result()
+            # In a list, else it would go to the desk whole.
+            self.checkpoint = [ray.put(content)]
+            self.put("kept", self.checkpoint).result()
         except RayError as error:
             raise OSError(last_line(error)) from error
 
@@ -192,15 +209,15 @@ class _Line:
         """Say which round it is, but not of every one where they are fast."""
         due = time.monotonic() - self.last >= TELL_SECONDS
         if due and (self.answer is None or self.answer.done()):
-            self.stopping()
             self.last = time.monotonic()
             self.answer = self.put("round", (told["round"], told["accuracy"]))
 
     def stopping(self) -> bool:
         """Whether the driver has said to stop."""
-        # An answer that failed says nothing: the next one may.
-        if self.answer and self.answer.done() and not self.answer.exception():
-            self.stop |= self.answer.result()
+        if self.answer:
+            # It is worth waiting for: the next round may take long. One that fails or is late says nothing.
+            with suppress(Exception):
+                self.stop |= self.answer.result(timeout=ANSWER_SECONDS)
         return self.stop
 
 

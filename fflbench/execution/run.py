@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fflbench import registry
+from fflbench.data import prepared
 from fflbench.errors import FflbenchError, RecordError, SuiteError
-from fflbench.execution import local
+from fflbench.execution import local, standing
 from fflbench.execution.calibration import one_kind, seconds_of
 from fflbench.execution.display import display
 from fflbench.execution.jobs import Event, Events, Finished, Job, Note, Terms
@@ -120,6 +121,8 @@ class Options:
     log_json: bool = False
     command: str = ""
     """What started it, as `fflbench status` shows it."""
+    data_dir: Path | None = None
+    """Where data lies, if that was said; cells that failed are run again with it."""
 
     @property
     def device_here(self) -> str:
@@ -173,25 +176,20 @@ def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] 
 
 def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Event, None, None]:
     """Run cells, keep what comes of them, show it, and pass it on."""
-    here = options.executor == "local"
-    try:
-        seconds, needs = local.ask(_reckon, cells, here, options.log_json, plugins=options.plugins)
-    except local.DiedError:
-        # Whatever kills it will be told in the cells themselves.
-        seconds, needs = [1.0] * len(cells), [PROCESS_BYTES] * len(cells)
-    expected = dict(zip((cell.id for cell in cells), seconds, strict=True))
-    # Longest first: what is short fills the gaps at the end.
-    jobs = sorted(_jobs(cells, needs, options.device), key=lambda job: -expected[job.cell.id])
-    if planned.force:
-        for job in jobs:
-            planned.store.checkpoint(job.cell.id).unlink(missing_ok=True)
-    terms = Terms(planned.suite, planned.store, options.device, options.plugins, options.cell_timeout)
     rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
-    watch = Watch(planned.suite, options.command, len(planned.cells), expected, rounds, planned.store.folder)
     # One cell that runs again is not the run of its suite.
-    watch.silent = planned.one_record
+    file = None if planned.one_record else planned.store.folder / standing.FILE
+    watch = Watch(planned.suite, options.command, len(planned.cells), rounds, file)
+    terms = Terms(planned.suite, planned.store, options.device, options.plugins, options.cell_timeout)
     ended, told = 0, False
     try:
+        seconds, needs = _reckon(cells, options)
+        watch.expect(seconds)
+        # Longest first: what is short fills the gaps at the end.
+        jobs = sorted(_jobs(cells, needs, options.device), key=lambda job: -seconds[job.cell.id])
+        if planned.force:
+            for job in jobs:
+                planned.store.checkpoint(job.cell.id).unlink(missing_ok=True)
         with (
             stoppable(terms.stopping),
             display(as_json=options.log_json) as shown,
@@ -199,6 +197,7 @@ def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Eve
         ):
             for event in events:
                 if isinstance(event, Finished):
+                    event = _with_command(event, planned.store, options)
                     _keep(planned.store, event)
                     ended += 1
                 shown.hear(event, watch.hear(event))
@@ -233,16 +232,51 @@ def _execute(jobs: Sequence[Job], terms: Terms, options: Options) -> Events:
         yield from local.execute(here, terms, workers=count, memory_limit=limit)
 
 
-def _reckon(cells: list[Cell], here: bool, unseen: bool) -> tuple[list[float], list[int]]:
+def _reckon(cells: list[Cell], options: Options) -> tuple[dict[str, float], list[int]]:
     """What cells take in seconds and bytes; where they run here, their data is made ready on the way.
 
-    That takes torch, which takes seconds to import and which the driver has no other use for.
+    That takes torch, which takes seconds to import and which the driver has no other use for, and code of strangers:
+    what goes wrong in other processes will be told in the cells themselves.
     """
+    here, unseen = options.executor == "local", options.log_json
+    try:
+        needs = local.ask(_ready, cells, here, unseen, plugins=options.plugins)
+    except local.DiedError:
+        needs = [PROCESS_BYTES] * len(cells)
+    try:
+        seconds = local.ask(_calibrate, cells, here, unseen, plugins=options.plugins, timeout=options.cell_timeout)
+    except local.DiedError:
+        seconds = [1.0] * len(cells)
+    return dict(zip((cell.id for cell in cells), seconds, strict=True)), needs
+
+
+def _ready(cells: list[Cell], here: bool, unseen: bool) -> list[int]:
+    """Have the data sets of tasks that run here, however long that takes; returns the memory of each cell."""
     with quiet() if unseen else nullcontext():
-        if here:
-            _prepare_data(cells)
+        for task in _trained(cells) if here else ():
+            if task.data_set:
+                prepared.load(task.data_set)
+        return memory_of(cells)
+
+
+def _calibrate(cells: list[Cell], here: bool, unseen: bool) -> list[float]:
+    """What each cell takes in seconds; too many participants for the data are told at once."""
+    with quiet() if unseen else nullcontext():
+        for task in _trained(cells) if here else ():
+            try:
+                task.divide(task.data().train.y, seed=0)
+            except FflbenchError:
+                raise
+            except Exception:  # noqa: S112 (its cells say what is wrong with it)
+                continue
         # Where all are alike there is nothing to put in order.
-        return [1.0] * len(cells) if one_kind(cells) else seconds_of(cells), memory_of(cells)
+        return [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
+
+
+def _trained(cells: Sequence[Cell]) -> list[Task]:
+    """The tasks of cells that measure nothing else."""
+    attacked = [cell for cell in cells if not cell.measure]
+    return list({str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}.values())
 
 
 def _jobs(cells: Sequence[Cell], needs: Sequence[int], device: str) -> Iterator[Job]:
@@ -257,11 +291,14 @@ def _alone(cell: Cell) -> bool:
     return bool(cell.measure and cell.measure.alone)
 
 
-def _prepare_data(cells: Sequence[Cell]) -> None:
-    """Once, here, with its bar: workers find the arrays ready, and too many participants are told at once."""
-    attacked = [cell for cell in cells if not cell.measure]
-    for task in {str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}.values():
-        task.divide(task.data().train.y, seed=0)
+def _with_command(event: Finished, store: Store, options: Options) -> Finished:
+    """What failed says how to run it alone, from the folder where this run was started."""
+    record = event.record
+    if record.status == "done":
+        return event
+    data = ("--data-dir", str(options.data_dir)) if options.data_dir else ()
+    alone = {"run_alone": record.command(store.file(record.id), *data)}
+    return replace(event, record=record.model_copy(update={"facts": alone}))
 
 
 def _keep(store: Store, event: Finished) -> None:
@@ -275,10 +312,13 @@ def _keep(store: Store, event: Finished) -> None:
 
 @contextmanager
 def stoppable(stopping: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C, or what a batch system or a closing terminal sends, set a flag; the second interrupts."""
+    """Let the first Ctrl-C, or what a batch system or a closing terminal sends, set a flag; another Ctrl-C interrupts.
 
-    def handle(*_: object) -> None:
-        if stopping.is_set():
+    Only that one: a terminal that closes may say so twice.
+    """
+
+    def handle(number: int, _: object) -> None:
+        if stopping.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         stopping.set()
 

@@ -3,6 +3,7 @@
 The driver keeps it in a file beside the records, whole at any moment. Times are counted on a clock that nobody sets.
 """
 
+import json
 import os
 import platform
 import time
@@ -11,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from fflbench.errors import RecordError
 from fflbench.execution.durations import duration
@@ -57,8 +58,8 @@ class Standing(BaseModel):
     """What started it."""
     host: str
     process: int
-    state: Literal["starting", "running", "stopping", "stopped", "finished", "lost"] = "running"
-    """The first and the last are for others to say: a run that has yet to begin, and one that ended without a word."""
+    state: Literal["starting", "running", "stopping", "stopped", "finished", "lost"] = "starting"
+    """The last is for others to say: that a run ended without a word."""
     cells: int
     """Of the whole suite."""
     before: int
@@ -111,13 +112,13 @@ class Watch:
         suite: str,
         command: str,
         cells: int,
-        expected: Mapping[str, float],
         rounds: Mapping[str, int],
-        folder: Path,
+        file: Path | None,
     ) -> None:
-        self.file, self.rounds, self.silent = folder / FILE, rounds, False
-        self.expected, self.total = expected, sum(expected.values()) or 1.0
-        self.begun, self.written = time.monotonic(), -WRITE_SECONDS
+        self.file, self.rounds = file, rounds
+        """Where others look, if they are to know; and the rounds of the cells that are to run."""
+        self.last_run = file.read_bytes() if file and file.is_file() else None
+        self.expect(dict.fromkeys(rounds, 1.0))
         self.over = 0.0
         """What has ended, in seconds that were expected of it."""
         self.before: dict[str, float] = {}
@@ -128,12 +129,20 @@ class Watch:
             host=platform.node(),
             process=os.getpid(),
             cells=cells,
-            before=cells - len(expected),
+            before=cells - len(rounds),
         )
+        self.write()
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """What cells will take, about; what they do take is counted from here on."""
+        self.expected, self.total = seconds, sum(seconds.values()) or 1.0
+        self.begun = time.monotonic()
 
     def hear(self, event: Event | None) -> Standing:
         """What has changed; returns where the run stands."""
         now = self.now
+        if now.state == "starting":
+            now.state = "running"
         under_way = {each.cell: each for each in now.running}
         if isinstance(event, Started):
             told = Running(
@@ -160,8 +169,9 @@ class Watch:
         return now
 
     def end(self, state: Literal["stopped", "finished"]) -> None:
-        """The run is over, with or without the rest; one that never began says nothing."""
-        if state == "stopped" and self.written < 0:
+        """The run is over, with or without the rest; one that never began leaves the word to the last one."""
+        if self.now.state == "starting":
+            self._put_back()
             return
         self.now.state, self.now.running, self.now.left = state, [], None
         self.write()
@@ -169,15 +179,21 @@ class Watch:
     def write(self) -> None:
         """Let others know; where that is not possible the run goes on."""
         self.written = self.now.seconds
-        if self.silent:
-            return
-        with suppress(OSError):
-            write_whole(self.file, self.now.model_dump_json(indent=1).encode(), lasting=False)
+        if self.file:
+            with suppress(OSError):
+                write_whole(self.file, json.dumps(self.now.model_dump(), indent=1).encode(), lasting=False)
+
+    def _put_back(self) -> None:
+        if self.file:
+            with suppress(OSError):
+                if self.last_run is None:
+                    self.file.unlink()
+                else:
+                    write_whole(self.file, self.last_run, lasting=False)
 
     def _failure(self, event: Finished) -> Failed:
         record = event.record
-        file = self.file.parent / f"{record.id}.json"
-        return Failed(cell=record.id, name=str(record), reason=record.reason, command=record.command(file))
+        return Failed(cell=record.id, name=str(record), reason=record.reason, command=record.facts["run_alone"])
 
     def _left(self) -> float | None:
         under_way = sum(self.expected[each.cell] * each.round / max(1, each.rounds) for each in self.now.running)
@@ -189,10 +205,10 @@ class Watch:
 def read(folder: Path) -> Standing | None:
     """Where the run in a folder stands, or stood when it was last heard of."""
     try:
-        return Standing.model_validate_json((folder / FILE).read_bytes())
+        return Standing.model_validate(json.loads((folder / FILE).read_bytes()))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise RecordError(f"{folder / FILE} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
+    except ValueError as error:
         raise RecordError(f"{folder / FILE} is damaged; the next run in that folder makes it anew") from error

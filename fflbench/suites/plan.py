@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_origin
 
 from fflbench import registry
+from fflbench.data.sources import DataSet
 from fflbench.errors import FflbenchError, ParameterError, SuiteError
 from fflbench.federation.attack import Attack
 from fflbench.federation.defense import Defense
@@ -50,6 +51,13 @@ class Cell:
     def measure(self) -> Measure | None:
         """What it finds out, if not robustness."""
         return self.create(Kind.MEASURE) if Kind.MEASURE in self.configuration else None
+
+    @property
+    def data_set(self) -> DataSet | None:
+        """What must be at hand to play it, if anything."""
+        task: Task = self.create(Kind.TASK)
+        looks = not self.measure or self.measure.needs_data or task.model_from_data
+        return task.data_set if looks else None
 
     def entry(self, kind: Kind) -> Entry:
         """Its task, attack or defense in the registry."""

@@ -5,7 +5,6 @@ the FFL paper, section "Data sets and models".
 from typing import TYPE_CHECKING
 
 from fflbench.data.imdb import CLASSES, IMDB, PADDING
-from fflbench.data.prepared import is_here
 from fflbench.registry import task
 from fflbench.tasks import Task
 
@@ -19,6 +18,7 @@ class ImdbBiLSTM(Task):
 
     data_set = IMDB
     classes = CLASSES
+    model_from_data = True
 
     rounds = 100
     optimizer = "adam"
@@ -27,9 +27,6 @@ class ImdbBiLSTM(Task):
     noise_sigma = 0.2
     source = CLASSES.index("positive")
     target = CLASSES.index("negative")
-
-    def parameter_count(self) -> int | None:
-        return super().parameter_count() if is_here(IMDB) else None
 
     def model(self) -> "nn.Module":
         from fflbench.tasks._bilstm import BiLSTM

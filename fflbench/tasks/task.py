@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fflbench.data.examples import Data, Examples
 from fflbench.data.partitions import Scheme, partition
-from fflbench.data.prepared import load
+from fflbench.data.prepared import is_here, load
 from fflbench.data.sources import DataSet
 from fflbench.randomness import stream
 from fflbench.types import Indices, Labels
@@ -30,6 +30,8 @@ class Task(ABC):
     """The set it learns from; a task with arrays of its own overrides `data` instead."""
     classes: ClassVar[tuple[str, ...]]
     """What the classes are called, in the order of their numbers."""
+    model_from_data: ClassVar[bool] = False
+    """Whether the model follows from the data, as from a vocabulary."""
     cpus: ClassVar[float] = 1.0
     """Processors a cell asks a cluster for."""
     gpus: ClassVar[float] = 1.0
@@ -94,8 +96,15 @@ class Task(ABC):
         rng = stream(seed, "partition")
         return partition(self.partition, y, self.participants, rng, alpha=self.dirichlet_alpha, shards=self.shards)
 
+    @property
+    def countable(self) -> bool:
+        """Whether the model can be built without a network."""
+        return not (self.model_from_data and self.data_set and not is_here(self.data_set))
+
     def parameter_count(self) -> int | None:
         """How many parameters the model learns, counted without storing it; nothing where that needs absent data."""
+        if not self.countable:
+            return None
         import torch
 
         with torch.device("meta"):

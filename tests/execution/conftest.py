@@ -73,6 +73,11 @@ class Unspeakable(Defense):
     def flags(self):
         return [float("nan")]
 
+@defense("undecodable", title="Undecodable")
+def undecodable(updates):
+    """Stumbles over a file name that is no text."""
+    raise ValueError(os.fsdecode(b"caf\\xe9.csv"))
+
 @defense("wordless", title="Wordless")
 def wordless(updates):
     """Fails without a word."""

@@ -1,10 +1,16 @@
 """Whatever happens to a run: real processes, real signals, real disks."""
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
+import shlex
 import signal
 import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 
@@ -86,9 +92,10 @@ def test_a_cell_that_fails_or_dies_is_recorded_and_the_rest_goes_on(fflbench):
     told = "failed: digits-mlp · none · raises · seed 0: RuntimeError: this rule always fails"
     alone = f"fflbench run results/own/{found['none', 'raises'].id}.json --plugin plugin.py"
     assert f"{told}\n  alone: {alone}\n" in err
-    assert found["none", "dies"].facts == {
-        "run_alone": f"fflbench run {found['none', 'dies'].id}.json --plugin plugin.py"
-    }
+    assert found["none", "raises"].facts == {"run_alone": alone}
+    _, err = fflbench(*shlex.split(alone)[1:], code=1)
+    assert "1 cell, 0 done already, 1 to run" in err
+    assert told in err
     shown, _ = fflbench("show", found["none", "raises"].id)
     assert "this rule always fails" in shown
     # Failed cells are tried again, finished ones are not.
@@ -143,10 +150,53 @@ def test_what_json_cannot_hold_fails_its_own_cell_only(fflbench):
     assert "1 of 1 failed" in out
 
 
+def test_an_error_that_is_no_text_is_spelled_out(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["undecodable", "median"]'))
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", code=1)
+    found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
+    assert found["none", "undecodable"].reason == r"ValueError: caf\udce9.csv"
+    assert found["label-flipping", "median"].status == "done"
+    told, _ = fflbench("status", "results/own")
+    assert found["none", "undecodable"].reason in told
+
+
+def test_a_task_that_cannot_be_prepared_or_hangs_fails_its_own_cells_only(fflbench):
+    (fflbench.folder / "tasks.py").write_text(
+        '"""Tasks that misbehave."""\n'
+        "import time\n"
+        "from fflbench.registry import task\n"
+        "from fflbench.tasks.digits_mlp import DigitsMLP\n"
+        '@task("absent", title="Absent")\n'
+        "class Absent(DigitsMLP):\n"
+        '    """Digits that are not there."""\n'
+        "    def data(self):\n"
+        '        raise RuntimeError("no digits today")\n'
+        '@task("stuck", title="Stuck")\n'
+        "class Stuck(DigitsMLP):\n"
+        '    """Digits that never come."""\n'
+        "    def data(self):\n"
+        "        time.sleep(1000)\n"
+    )
+    fflbench.suite(SUITE.replace('"digits-mlp"', '"absent", "stuck", "digits-mlp"').replace('"none", ', ""))
+    settings = ("--set", "defenses=['fedavg']", "--seeds", "0", "--cell-timeout", "10s", "--plugin", "tasks.py")
+    process = fflbench.start("run", "own.toml", *settings)
+    fflbench.until(process, lambda: fflbench.standing())
+    told, _ = fflbench("status")
+    assert f"results/own: starting, process {process.pid} on " in told
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    found = {record.labels["task"]: record for record in fflbench.records().values()}
+    assert found["absent"].reason == "RuntimeError: no digits today"
+    assert found["stuck"].reason == "took longer than 10 s (--cell-timeout)"
+    assert found["digits-mlp"].status == "done"
+
+
 def test_workers_end_with_their_driver(fflbench):
     fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["slow"]'), rounds=1000)
     process = fflbench.start("run", "own.toml", "--plugin", "plugin.py")
     fflbench.until(process, lambda: under_way(fflbench))
+    assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert ends(process)
@@ -277,6 +327,48 @@ def test_a_batch_systems_sigterm_is_as_good_as_ctrl_c(fflbench):
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.count("stopped, and its state is kept") == 2
+
+
+def test_a_terminal_shows_bars_and_may_close(fflbench):
+    """It says so once or twice: bash tells its jobs, and the kernel whoever is left."""
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["fedavg", "slow"]'), rounds=1000)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fflbench", "run", "own.toml", "--plugin", "plugin.py", "--workers", "2"]
+    process = subprocess.Popen(
+        command,
+        cwd=fflbench.folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env=os.environ | {"COLUMNS": "160", "LINES": "20", "TERM": "xterm"},
+    )
+    fflbench.started.append(process)
+    os.close(theirs)
+    shown = ""
+
+    def complete():
+        nonlocal shown
+        while select.select([ours], [], [], 0)[0]:
+            shown += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", os.read(ours, 65536).decode("utf-8", "replace"))
+        return all(re.search(part, shown) for part in SHOWN)
+
+    fflbench.until(process, complete)
+    assert complete(), shown[-2000:]
+    os.close(ours)
+    time.sleep(0.005)
+    os.kill(process.pid, signal.SIGHUP)
+    assert process.wait(timeout=20) == 130
+    assert fflbench.standing().state == "stopped"
+    assert len(list((fflbench.folder / "results/own").glob("*.checkpoint.npz"))) == 2
+    assert ends(process)
+
+
+SHOWN = (
+    r"cells .* [1-8]/8 +2 running, [\d.]+ a minute, [\w ]+ left",
+    r"digits-mlp · (none|label-flipping) · slow · seed [01] .*\d+/1000 accuracy [\d.]+%",
+)
 
 
 def test_stopped_twice_it_stops_at_once(fflbench):

@@ -27,12 +27,13 @@ def cells(count):
 
 
 def watch(tmp_path, cells, rounds=10):
-    each = {cell.id: 1.0 for cell in cells}
-    return Watch("own", "fflbench run own", len(cells) + 5, each, dict.fromkeys(each, rounds), tmp_path)
+    each = [cell.id for cell in cells]
+    return Watch("own", "fflbench run own", len(cells) + 5, dict.fromkeys(each, rounds), tmp_path / standing.FILE)
 
 
 def failed(cell):
-    return Finished(cell, record_of(cell, "own", "cpu", (), status="failed", error="because"))
+    facts = {"run_alone": "fflbench run it"}
+    return Finished(cell, record_of(cell, "own", "cpu", (), status="failed", error="because", facts=facts))
 
 
 def test_cells_are_counted_and_the_time_left_follows_from_what_is_done(tmp_path, clock):
@@ -75,8 +76,26 @@ def test_a_cell_that_comes_back_is_waiting_again(tmp_path, clock):
 
 
 def test_a_run_that_never_began_leaves_what_the_last_one_said(tmp_path, clock):
-    watch(tmp_path, cells(1)).end("stopped")
+    follows = watch(tmp_path, cells(1))
+    assert standing.read(tmp_path).state == "starting"
+    follows.end("stopped")
     assert standing.read(tmp_path) is None
+    begun = watch(tmp_path, cells(1))
+    begun.hear(None)
+    begun.end("finished")
+    watch(tmp_path, cells(2)).end("stopped")
+    assert (standing.read(tmp_path).state, standing.read(tmp_path).waiting) == ("finished", 1)
+
+
+def test_cells_that_are_expected_to_take_long_weigh_more(tmp_path, clock):
+    short, long = cells(2)
+    follows = watch(tmp_path, [short, long])
+    # What came before the first cell is not the cells' time.
+    clock(60)
+    follows.expect({short.id: 1.0, long.id: 9.0})
+    follows.hear(Started(short, "worker 1"))
+    clock(10)
+    assert follows.hear(failed(short)).left == pytest.approx(90)
 
 
 def test_a_stop_says_whether_the_state_is_kept():
