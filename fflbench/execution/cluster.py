@@ -358,7 +358,10 @@ def _ask(job: Job) -> Ask:
 
 @contextmanager
 def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
-    """Ray, connected to a cluster: the one at the address, else one that runs here, else one started for this run."""
+    """Ray, connected to a cluster: the one at the address, else one that is started here for this run.
+
+    Ray itself would look for one that runs here, and wait for minutes for one that ran here once.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -368,15 +371,14 @@ def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    if address:
-        _look_for(address)
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    _look_for(address)
     env = {"py_modules": modules} if (modules := _travelling_modules(plugins)) else None
     try:
         with _sigterm_as_it_was():
             ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
     except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-        where = f"--address {address}" if address else "--executor ray"
-        raise SuiteError(f"{where}: no Ray cluster can be reached: {last_line(error)}") from error
+        raise SuiteError(f"--address {address}: no Ray cluster can be reached: {last_line(error)}") from error
     # Ray prints what nodes complain of, from a thread and on standard output, where tables go.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
         try:
