@@ -141,9 +141,7 @@ def run_command(
     ] = Executor.LOCAL,
     address: Annotated[
         str | None,
-        typer.Option(
-            help="Of the Ray cluster, as in 10.0.0.1:6379 (default: $RAY_ADDRESS, else a new one here)."
-        ),
+        typer.Option(help="Of the Ray cluster, as in 10.0.0.1:6379 (default: $RAY_ADDRESS, else a new one here)."),
     ] = None,
     retries: Annotated[
         int, typer.Option(min=0, help="How often a cell is tried again that was lost with its Ray node.")

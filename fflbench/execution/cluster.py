@@ -9,6 +9,7 @@ import importlib.util
 import itertools
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -222,7 +223,7 @@ class _Driver:
             # It was about to begin when the run was stopped.
             if attempt.since is not None:
                 yield Returned(job.cell, "stopped before its first round")
-        elif attempt.since is None and isinstance(error, errors.RayTaskError) and (there := self._at(error.ip)):
+        elif attempt.since is None and isinstance(error, errors.RayTaskError) and (there := self._at(error)):
             # It did not come as far as our own code.
             yield from self._refuse(job, there, Unfit(f"fflbench cannot be imported there: {last_line(error)}"))
         elif self.terms.stopping.is_set() and (died or gone):
@@ -337,9 +338,10 @@ class _Driver:
         self.nodes = self._alive()
         return node in self.nodes
 
-    def _at(self, address: str) -> list[str]:
-        """The nodes of a machine."""
-        return [key for key, node in self.nodes.items() if node["NodeManagerAddress"] == address]
+    def _at(self, error: Exception) -> list[str]:
+        """The nodes of the machine where an error arose, which Ray tells in its text alone."""
+        told = re.search(r"\bip=([^,)\s]+)", str(error))
+        return [key for key, node in self.nodes.items() if told and node["NodeManagerAddress"] == told[1]]
 
     def _name(self, node: str) -> str:
         """What people call a node."""

@@ -127,6 +127,11 @@ def test_a_node_without_the_data_says_so_and_another_plays_the_cells(fflbench, n
     assert len(fflbench.records()) == 6
     fflbench("run", "own.toml", "--seeds", "0,1,2", "--out", "here")
     assert results(fflbench.records()) == results(fflbench.records(out="here"))
+    # Where the driver's folder is on a node too, it is found there.
+    given = ("--data-dir", os.environ["FFLBENCH_DATA"], "--out", "given")
+    _, err = fflbench(*on_ray(nodes, "--seeds", "0,1,2", *given), **nowhere)
+    assert "gets no such cells" not in err
+    assert results(fflbench.records(out="given")) == results(fflbench.records(out="here"))
 
 
 def test_where_no_node_has_the_data_each_says_so_by_name(fflbench, nodes, tmp_path):
@@ -141,8 +146,9 @@ def test_where_no_node_has_the_data_each_says_so_by_name(fflbench, nodes, tmp_pa
 
 def test_a_plugin_that_is_a_package_travels(fflbench, nodes):
     nodes.only(second={})
-    package = fflbench.folder / "mine"
-    package.mkdir()
+    # Where only the driver would find it.
+    package = fflbench.folder / "library/mine"
+    package.mkdir(parents=True)
     (package / "__init__.py").write_text('"""Mine."""\n')
     (package / "helper.py").write_text("def half(x):\n    return 0.5 * x\n")
     (package / "halved.py").write_text(
@@ -155,8 +161,65 @@ def test_a_plugin_that_is_a_package_travels(fflbench, nodes):
         "    return half(updates.mean(0))\n"
     )
     fflbench.suite(SUITE.replace(DEFENSES, '["halved"]'))
-    fflbench(*on_ray(nodes, "--plugin", "mine.halved"))
+    fflbench(*on_ray(nodes, "--plugin", "mine.halved"), PYTHONPATH=str(package.parent))
     assert [record.status for record in fflbench.records().values()] == ["done"] * 4
+
+
+def test_a_defense_that_nodes_lack_fails_its_own_cells_only(fflbench, nodes):
+    """It comes with a package that is installed where the run is started, and nowhere else."""
+    nodes.only(second={})
+    library = fflbench.folder / "library"
+    (library / "theirs-1.0.dist-info").mkdir(parents=True)
+    (library / "theirs-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (library / "theirs-1.0.dist-info/entry_points.txt").write_text("[fflbench.plugins]\ntheirs = theirs\n")
+    (library / "theirs.py").write_text(
+        '"""Theirs."""\n'
+        "from fflbench.registry import defense\n"
+        '@defense("theirs", title="Theirs")\n'
+        "def theirs(updates):\n"
+        '    """The mean."""\n'
+        "    return updates.mean(0)\n"
+    )
+    fflbench.suite(SUITE.replace(DEFENSES, '["theirs", "fedavg", "median"]'))
+    fflbench(*on_ray(nodes, "--seeds", "0"), code=1, PYTHONPATH=str(library))
+    found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
+    for attack in ("none", "label-flipping"):
+        lacks = 'defense "theirs" is not registered'
+        assert found[attack, "theirs"].reason.startswith("no node can play it: ")
+        assert f"node head: {lacks}" in found[attack, "theirs"].reason
+        assert f"node second: {lacks}" in found[attack, "theirs"].reason
+        assert found[attack, "fedavg"].status == found[attack, "median"].status == "done"
+
+
+def test_a_node_that_cannot_import_fflbench_gets_no_cells(fflbench, nodes, tmp_path):
+    (tmp_path / "half/fflbench").mkdir(parents=True)
+    (tmp_path / "half/fflbench/__init__.py").write_text("raise ImportError('half of it')\n")
+    nodes.only(broken={"PYTHONPATH": tmp_path / "half", "ADDRESS": "127.0.0.2"})
+    fflbench.suite(SUITE.replace(DEFENSES, '["fedavg", "slow"]'), rounds=10)
+    _, err = fflbench(*on_ray(nodes, "--plugin", "plugin.py"))
+    assert err.count("node broken gets no such cells: fflbench cannot be imported there: ") == 1
+    assert [record.status for record in fflbench.records().values()] == ["done"] * 8
+
+
+def test_a_cluster_that_is_gone_is_one_sentence_and_what_is_finished_is_kept(fflbench, tmp_path):
+    """It is killed as a power cut would; the run then goes on, on a Ray of its own."""
+    gone = Nodes(tmp_path)
+    gone.add("head")
+    fflbench.suite(SUITE.replace(DEFENSES, '["fedavg", "slow"]'), rounds=30)
+    process = fflbench.start(*on_ray(gone, "--plugin", "plugin.py", "--seeds", "0"))
+    fflbench.wait_for(process, 1)
+    kill_group(gone.process)
+    gone.process.communicate()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "the Ray cluster is gone" in err.splitlines()[-1]
+    assert "Traceback" not in err
+    kept = fflbench.records()
+    assert 0 < len(kept) < 4
+    _, err = fflbench("run", "own.toml", "--executor", "ray", "--plugin", "plugin.py", "--seeds", "0")
+    assert f"4 cells, {len(kept)} done already" in err
+    fflbench("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", "--out", "here")
+    assert results(fflbench.records()) == results(fflbench.records(out="here"))
 
 
 def test_a_processor_has_one_cell_at_a_time(fflbench, nodes):
@@ -179,7 +242,7 @@ def test_stopped_once_cells_send_their_state_home_and_go_on_from_there(fflbench,
         process,
         lambda: (now := fflbench.standing()) and sum(each.round > 2 for each in now.running) == 2,
     )
-    # As a batch system does it; Ray would take that for itself.
+    # Ray would take that for itself.
     kill_group(process, signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
