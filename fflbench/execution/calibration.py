@@ -1,5 +1,6 @@
 """How long cells will take, from a few batches of each task."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,8 +12,12 @@ from fflbench.progress import track
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
 from fflbench.tasks import Task
+from fflbench.types import Indices
 
-BATCHES = 2
+BATCHES = (2, 8)
+"""What is measured of each task: the first, and where that is too quick to tell, the second."""
+QUICK = 0.5
+"""Seconds below which the cost of a call still blurs that of its batches."""
 GUESS = 0.01
 """Seconds a participant trains where that cannot be measured."""
 
@@ -63,22 +68,30 @@ def seconds_per_round(task: Task) -> float:
     held = task.divide(data.train.y, seed=0)
     short = replace(task, local_epochs=1)
     selected = np.arange(1 if task.engine == "loop" else task.per_round)
-    pieces = [indices[: BATCHES * task.batch_size] for indices in held]
+    batches = task.local_epochs * _batches(task, held)
     with one_thread():
         model = FlatModel(task.model(), torch.device("cpu"))
         weights = model.flat.numpy().copy()
         x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
-        trainer = engine(model, Holdings(x, y, pieces, 0, short))
-        trainer.train(weights, selected, 0)
-        training = _timed(lambda: trainer.train(weights, selected, 1))
+        for count in BATCHES:
+            pieces = [indices[: count * task.batch_size] for indices in held]
+            trainer = engine(model, Holdings(x, y, pieces, 0, short))
+            trainer.train(weights, selected, 0)
+            seconds = _timed(functools.partial(trainer.train, weights, selected, 1))
+            training = seconds * batches / _batches(task, pieces)
+            if seconds > QUICK:
+                break
         part = Examples(data.test.x[:BATCH], data.test.y[:BATCH])
         measure = Evaluation(task, model, part)
         measure(weights)
         evaluating = _timed(lambda: measure(weights)) * len(data.test) / len(part)
-    batches = task.local_epochs * np.mean([np.ceil(len(indices) / task.batch_size) for indices in held])
-    measured = np.mean([np.ceil(len(indices) / task.batch_size) for indices in pieces])
     one_by_one = task.per_round if task.engine == "loop" else 1
-    return float(training * batches / measured * one_by_one + evaluating)
+    return training * one_by_one + evaluating
+
+
+def _batches(task: Task, held: Sequence[Indices]) -> float:
+    """In how many a participant's examples come, on average."""
+    return float(np.mean([np.ceil(len(indices) / task.batch_size) for indices in held]))
 
 
 def _timed(work: Callable[[], object]) -> float:
