@@ -1,9 +1,12 @@
-"""The committed ratios: their table and picture, and whether today's come near them."""
+"""The committed ratios: their tables and picture, and whether today's come near them.
+
+Ratios differ between processors, so each has a table of its own, and is compared with itself.
+"""
 
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ HEADER = """# How fast we are
 
 Ratios, theirs over ours, measured in one run with the sides taking turns; the best of several runs of each
 counts. Made by `python -m benchmarks --peers --write` after `pip install -e ".[peers]"`; `python -m benchmarks --check`
-compares ratios measured anew with these, never seconds, and fails below 70% of them.
+compares ratios measured anew with those of the same processor, never seconds, and fails below 70% of them.
 
 Beside whole rounds, "ours" is the time of two cells divided by the rounds they play together: that is how a suite runs.
 One federation by itself takes one core, so one MNIST round takes it longer than pfl-research with two workers. Torch
@@ -45,22 +48,31 @@ def show(found: Sequence[Ratio]) -> None:
 
 
 def write(found: Sequence[Ratio]) -> None:
-    """Write ratios, table and picture; those of rooms that did not run are kept, if they are from this machine."""
-    before = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {"machine": {}, "ratios": {}}
-    kept = before["ratios"] if before["machine"] == _machine() else {}
-    told = kept | {each.name: vars(each) | {"ratio": round(each.ratio, 3)} for each in found}
-    RESULTS.write_text(json.dumps({"machine": _machine(), "ratios": told}, indent=1) + "\n", "utf-8")
-    rows = [Ratio(**{key: value for key, value in each.items() if key != "ratio"}) for each in told.values()]
-    lines = [
-        HEADER,
-        "| what | against | theirs | ours | ratio | meant to reach | load |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
-    lines += [f"| {each.what} | {each.against} | {' | '.join(_figures(each))} | {each.load:.1f} |" for each in rows]
-    machine = ", ".join(f"{name} {value}" for name, value in _machine().items())
-    lines += ["", f"Measured on: {machine}.", ""]
-    PAGE.write_text("\n".join(lines), "utf-8")
-    draw([each for each in rows if each.unit == "s"])
+    """Write ratios, tables and picture; those of rooms that did not run are kept, if versions are the same."""
+    told, machine = sections(), _machine()
+    before = told.get(machine["processor"], {})
+    kept = before["ratios"] if before.get("machine") == machine else {}
+    ratios = kept | {each.name: vars(each) | {"ratio": round(each.ratio, 3)} for each in found}
+    told[machine["processor"]] = {"machine": machine, "ratios": ratios}
+    RESULTS.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    PAGE.write_text("\n".join([HEADER, *(line for section in told.values() for line in _table(section))]), "utf-8")
+    draw([each for each in _rows(told[machine["processor"]]) if each.unit == "s"], machine["processor"])
+
+
+def _table(section: dict[str, Any]) -> Iterator[str]:
+    machine = dict(section["machine"])
+    yield f"## {machine.pop('processor')}"
+    yield f"{', '.join(f'{name} {value}' for name, value in machine.items())}\n"
+    yield "| what | against | theirs | ours | ratio | meant to reach | load |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    for each in _rows(section):
+        yield f"| {each.what} | {each.against} | {' | '.join(_figures(each))} | {each.load:.1f} |"
+    yield ""
+
+
+def _rows(section: dict[str, Any]) -> list[Ratio]:
+    told = section["ratios"].values()
+    return [Ratio(**{key: value for key, value in each.items() if key != "ratio"}) for each in told]
 
 
 def check(found: Sequence[Ratio]) -> int:
@@ -80,14 +92,22 @@ def check(found: Sequence[Ratio]) -> int:
 
 
 def read() -> dict[str, Any]:
-    """The committed ratios by name."""
-    if not RESULTS.is_file():
-        sys.exit(f"there is no {RESULTS.name} to compare with: python -m benchmarks --peers --write makes it")
-    ratios: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))["ratios"]
+    """The committed ratios of this processor, by name."""
+    section = sections().get(processor())
+    if section is None:
+        told = f"{RESULTS.name} has nothing of this processor, {processor()}"
+        sys.exit(f"{told}: python -m benchmarks --peers --write puts it there")
+    ratios: dict[str, Any] = section["ratios"]
     return ratios
 
 
-def draw(rows: Sequence[Ratio]) -> None:
+def sections() -> dict[str, Any]:
+    """What is committed, by processor."""
+    told: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
+    return told
+
+
+def draw(rows: Sequence[Ratio], title: str) -> None:
     """Bars from 1 on a logarithmic axis, with what was meant to be reached as ticks."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -101,6 +121,7 @@ def draw(rows: Sequence[Ratio]) -> None:
             axis.plot([each.at_least] * 2, [place - 0.42, place + 0.42], color="#D55E00", linewidth=2)
         beside = max(each.ratio, each.at_least or 0, 1)
         axis.annotate(f"{each.ratio:.2g}x", (beside, place), (4, 0), textcoords="offset points", va="center")
+    axis.set_title(title, fontsize="small")
     axis.set_xscale("log")
     ticks = [0.25, 0.5, 1, 2, 5, 10, 20, 50]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

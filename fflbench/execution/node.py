@@ -23,7 +23,7 @@ from fflbench.execution.cell import StoppedError
 from fflbench.execution.cell import play as play_cell
 from fflbench.execution.jobs import Stopped, Unfit
 from fflbench.federation.defense import Defense
-from fflbench.records.manifest import commit
+from fflbench.records.manifest import RESULTS_VERSION, commit
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
@@ -109,6 +109,8 @@ def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> Unfit |
     theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
     if baggage.version != __version__ or (commit() and baggage.commit and commit() != baggage.commit):
         return Unfit(f"it has fflbench {ours.strip()}, and the run is of {theirs.strip()}; install the same")
+    if versions["core"] != RESULTS_VERSION:
+        return Unfit(f"its fflbench is of results version {RESULTS_VERSION}, and the run's of {versions['core']}")
     if failure := _load(baggage.plugins, baggage.sources):
         return Unfit(failure)
     for kind in cell.kinds:

@@ -19,7 +19,8 @@ SLOW = Ratio("krum", "ByzFL", theirs=3.0, ours=1.0, at_least=4.0)
 
 def test_ratios_are_written_as_table_picture_and_numbers(own_folder):
     committed.write([FAST, SLOW])
-    assert json.loads((own_folder / "results.json").read_text())["ratios"]["median | ByzFL"]["ratio"] == 8
+    (section,) = json.loads((own_folder / "results.json").read_text()).values()
+    assert section["ratios"]["median | ByzFL"]["ratio"] == 8
     page = (own_folder / "README.md").read_text()
     assert "| median | ByzFL | 8.0000 s | 1.0000 s | 8.00 | 6 |" in page
     assert "| 3.00 | 4, missed |" in page
@@ -38,17 +39,29 @@ def test_nothing_to_compare_is_a_failure(own_folder):
     committed.write([FAST])
     assert committed.check([SLOW]) == 1
     (own_folder / "results.json").unlink()
-    with pytest.raises(SystemExit, match="--write makes it"):
+    with pytest.raises(SystemExit, match="--write puts it there"):
         committed.check([FAST])
 
 
-def test_a_room_that_runs_alone_keeps_the_others_of_this_machine_only(own_folder, monkeypatch):
+def test_a_room_that_runs_alone_keeps_the_others_of_the_same_versions_only(own_folder, monkeypatch):
     committed.write([FAST])
     committed.write([SLOW])
     assert set(committed.read()) == {"median | ByzFL", "krum | ByzFL"}
-    monkeypatch.setattr(committed, "_machine", lambda: {"processor": "another"})
+    monkeypatch.setattr(committed, "version", lambda _: "another")
     committed.write([SLOW])
     assert set(committed.read()) == {"krum | ByzFL"}
+
+
+def test_each_processor_has_a_table_and_is_compared_with_itself(own_folder, monkeypatch):
+    committed.write([FAST])
+    monkeypatch.setattr(committed, "processor", lambda: "Another 1 2")
+    with pytest.raises(SystemExit, match="nothing of this processor, Another 1 2"):
+        committed.check([FAST])
+    committed.write([Ratio("median", "ByzFL", theirs=2.0, ours=1.0)])
+    assert committed.check([Ratio("median", "ByzFL", theirs=1.5, ours=1.0)]) == 0
+    page = (own_folder / "README.md").read_text()
+    assert "## Another 1 2\n" in page
+    assert page.count("| median | ByzFL |") == 2
 
 
 def test_the_best_of_several_turns_counts_and_the_first_only_warms_up():
@@ -59,6 +72,7 @@ def test_the_best_of_several_turns_counts_and_the_first_only_warms_up():
 
 
 def test_what_is_committed_names_every_target():
-    told = committed.read()
-    wanted = {name.split(",")[0] for name, each in told.items() if each["at_least"]}
-    assert {"median", "trimmed-mean", "multi-krum", "adult-mlp", "mnist-cnn", "FFL exchange", "FFL server"} <= wanted
+    for section in committed.sections().values():
+        wanted = {name.split(",")[0] for name, each in section["ratios"].items() if each["at_least"]}
+        assert {"median", "trimmed-mean", "multi-krum", "adult-mlp", "mnist-cnn"} <= wanted
+        assert {"FFL exchange", "FFL server", "a suite of 16 equal cells"} <= wanted

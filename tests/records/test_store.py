@@ -1,6 +1,9 @@
 import json
+import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -47,6 +50,23 @@ def test_a_write_that_breaks_off_leaves_what_was_there(store, monkeypatch):
         store.write(Record(**{**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": 0.1}}))
     assert store.read(FIELDS["id"]).metrics["accuracy"] == 0.9
     assert len(list(store.folder.iterdir())) == 1
+
+
+def test_a_record_is_on_the_disk_before_it_counts(store, monkeypatch):
+    """Its content first, then its name, then the folder that knows the name."""
+    happened, replace = [], Path.replace
+
+    def fsync(handle):
+        happened.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "content")
+
+    def named(self, target):
+        happened.append("name")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", named)
+    store.write(Record(**FIELDS))
+    assert happened == ["content", "name", "folder"]
 
 
 def test_what_a_killed_run_left_half_written_is_swept_up(store):
