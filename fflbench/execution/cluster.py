@@ -41,7 +41,7 @@ from fflbench.execution.jobs import (
     failed,
     too_long,
 )
-from fflbench.execution.node import Baggage, Desk, last_line, part_of, play
+from fflbench.execution.node import Baggage, Desk, last_line, parts_of, play
 from fflbench.measures import readable_bytes
 from fflbench.records.manifest import commit, results_versions
 from fflbench.records.record import Record
@@ -236,7 +236,8 @@ class _Driver:
         elif died:
             yield failed(job, self.terms, f"the worker died (node {node})")
         else:
-            yield failed(job, self.terms, f"Ray could not run it (node {node}): {last_line(error)}")
+            told = f"Ray could not run it (node {node}): {last_line(error)}"
+            yield failed(job, self.terms, told, ran=attempt.since is not None)
 
     def _answered(self, attempt: _Try, said: Record | Unfit | Stopped) -> Iterator[Event]:
         job = attempt.job
@@ -306,8 +307,10 @@ class _Driver:
 
     def _refused(self, job: Job) -> dict[str, str]:
         """Which nodes cannot play a cell, and why."""
-        parts = ["", *(part_of(job.cell, kind) for kind in job.cell.kinds)]
-        return {node: why for part in parts for node, why in self.unfit.get(part, {}).items() if node in self.nodes}
+        if not self.unfit:
+            return {}
+        reasons = [self.unfit[part] for part in self.unfit.keys() & parts_of(job.cell)]
+        return {node: why for each in reasons for node, why in each.items() if node in self.nodes}
 
     def _room(self, job: Job) -> bool:
         """Whether a node that is there could hold it, were it empty."""
@@ -377,7 +380,7 @@ def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
     _look_for(address)
     env = {"py_modules": modules} if (modules := _travelling_modules(plugins)) else None
     try:
-        with _sigterm_as_it_was():
+        with _signals_as_they_were():
             ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
     except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
         raise SuiteError(f"--address {address}: no Ray cluster can be reached: {last_line(error)}") from error
@@ -390,12 +393,17 @@ def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _sigterm_as_it_was() -> Iterator[None]:
-    """Ray takes it for itself and exits at once, where a batch system means that cells shall keep their state."""
+def _signals_as_they_were() -> Iterator[None]:
+    """Ray takes SIGTERM for itself and exits at once, where a batch system means that cells shall keep their state.
+
+    A Ray that is started here inherits that SIGHUP is blocked: a terminal that closes is for the driver to handle.
+    """
     before = signal.getsignal(signal.SIGTERM)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 

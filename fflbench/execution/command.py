@@ -21,6 +21,7 @@ from fflbench.execution.run import Options, Plan
 from fflbench.execution.standing import Standing
 from fflbench.measures import readable_bytes
 from fflbench.progress import quiet
+from fflbench.records.record import Records
 from fflbench.records.store import Store, load, write_whole
 from fflbench.report import contents
 
@@ -91,7 +92,7 @@ def _run(
                 made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
                 for name, content in made.items():
                     write_whole(planned.store.folder / name, content)
-        contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
+        _show(records, planned.store.folder, voice)
     except KeyboardInterrupt:
         how = "the same command without --force" if force else "the same command"
         told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
@@ -107,6 +108,16 @@ def _run(
         voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
     if failed:
         raise typer.Exit(1)
+
+
+def _show(records: Records, folder: Path, voice: Voice) -> None:
+    """The tables, to whoever is there to read them."""
+    try:
+        contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        voice.say("note", f"the tables cannot be shown: {error.strerror}; they are in {folder}")
 
 
 def _show_plan(planned: Plan, workers: int | None, voice: Voice) -> None:
@@ -131,7 +142,7 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
     for place in places:
         in_use, now = Store(place).in_use, standing.read(place)
         assert now is not None
-        if now.state in ("starting", "running", "stopping") and not (in_use and now.alive):
+        if now.state in ("starting", "running", "stopping") and not in_use:
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
         say(now.model_dump_json() if as_json else _told(place, now))
 

@@ -103,7 +103,7 @@ class Unfit:
 
     why: str
     about: str = ""
-    """The part of the cell that it cannot have, such as "task mnist-cnn"; nothing where it can play none at all."""
+    """The part of the cell that it cannot have, such as "data mnist"; nothing where it can play none at all."""
 
 
 @dataclass(frozen=True)

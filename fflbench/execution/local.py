@@ -290,7 +290,7 @@ def _news(worker: _Worker) -> Iterator[Event]:
                 yield from _over(worker, Returned(job.cell, str(said)))
                 return
             if isinstance(said, Unfit):
-                yield from _over(worker, failed(job, worker.terms, said.why))
+                yield from _over(worker, failed(job, worker.terms, said.why, ran=False))
                 return
             yield said if isinstance(said, Note) else Progress(job.cell, *said)
     except (EOFError, OSError):

@@ -36,9 +36,9 @@ def _memory(cell: Cell) -> int:
     task: Task = cell.create(Kind.TASK)
     if not task.countable:
         return PROCESS_BYTES
-    if cell.measure:
-        return cell.measure.memory(task)
     try:
+        if cell.measure:
+            return cell.measure.memory(task)
         columns = columns_of(task).count
     except FflbenchError:
         # A model that cannot be counted without being built will tell in its own cell what is wrong, if anything.

@@ -104,6 +104,16 @@ def part_of(cell: Cell, kind: Kind) -> str:
     return f"{kind.value} {cell.configuration[kind]['name']}"
 
 
+def data_of(cell: Cell) -> str:
+    """The same of the data it needs."""
+    return f"data {cell.data_set.name}" if cell.data_set else ""
+
+
+def parts_of(cell: Cell) -> set[str]:
+    """All that a node must have, and the nothing that stands for everything."""
+    return {"", data_of(cell), *(part_of(cell, kind) for kind in cell.kinds)}
+
+
 def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> Unfit | None:
     """Why this node cannot play a cell as the driver's machine would, if it cannot."""
     theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
@@ -136,7 +146,7 @@ def _without_data(cell: Cell, places: Sequence[str]) -> Unfit | None:
         looked.append(str(data_set.folder))
     assert data_set is not None
     told = f"{data_set.title} is not in {' or '.join(looked)} on {platform.node()} (fflbench data fetch)"
-    return Unfit(told, part_of(cell, Kind.TASK))
+    return Unfit(told, data_of(cell))
 
 
 @functools.cache

@@ -8,11 +8,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fflbench import registry
-from fflbench.data import prepared
-from fflbench.errors import FflbenchError, RecordError, SuiteError
+from fflbench.errors import FflbenchError, RecordError, SuiteError, spelled_out
 from fflbench.execution import local, standing
 from fflbench.execution.calibration import one_kind, seconds_of
 from fflbench.execution.display import display
@@ -32,6 +31,8 @@ from fflbench.report.robust import slug
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
+
+R = TypeVar("R")
 
 EXECUTORS = ("local", "ray")
 STOPPING = (
@@ -238,39 +239,50 @@ def _reckon(cells: list[Cell], options: Options) -> tuple[dict[str, float], list
     That takes torch, which takes seconds to import and which the driver has no other use for, and code of strangers:
     what goes wrong in other processes will be told in the cells themselves.
     """
+
+    def ask(function: Callable[..., R], *arguments: Any, otherwise: R, timeout: float = options.cell_timeout) -> R:
+        try:
+            return local.ask(function, cells, *arguments, plugins=options.plugins, timeout=timeout)
+        except local.DiedError:
+            return otherwise
+
     here, unseen = options.executor == "local", options.log_json
-    try:
-        needs = local.ask(_ready, cells, here, unseen, plugins=options.plugins)
-    except local.DiedError:
-        needs = [PROCESS_BYTES] * len(cells)
-    try:
-        seconds = local.ask(_calibrate, cells, here, unseen, plugins=options.plugins, timeout=options.cell_timeout)
-    except local.DiedError:
-        seconds = [1.0] * len(cells)
+    if here:
+        # However long that takes: it may have to be downloaded.
+        ask(_prepare, unseen, otherwise=None, timeout=math.inf)
+    needs = ask(memory_of, otherwise=[PROCESS_BYTES] * len(cells))
+    seconds = ask(_calibrate, here, unseen, otherwise=[1.0] * len(cells))
     return dict(zip((cell.id for cell in cells), seconds, strict=True)), needs
 
 
-def _ready(cells: list[Cell], here: bool, unseen: bool) -> list[int]:
-    """Have the data sets of tasks that run here, however long that takes; returns the memory of each cell."""
+def _prepare(cells: list[Cell], unseen: bool) -> None:
+    """Have the data sets of tasks, once, with their bars: workers find the arrays ready."""
     with quiet() if unseen else nullcontext():
-        for task in _trained(cells) if here else ():
-            if task.data_set:
-                prepared.load(task.data_set)
-        return memory_of(cells)
+        for task in _trained(cells):
+            if task.data_set and type(task).data is Task.data:
+                with _told_in_its_cells():
+                    task.data()
 
 
 def _calibrate(cells: list[Cell], here: bool, unseen: bool) -> list[float]:
     """What each cell takes in seconds; too many participants for the data are told at once."""
     with quiet() if unseen else nullcontext():
         for task in _trained(cells) if here else ():
-            try:
+            with _told_in_its_cells():
                 task.divide(task.data().train.y, seed=0)
-            except FflbenchError:
-                raise
-            except Exception:  # noqa: S112 (its cells say what is wrong with it)
-                continue
         # Where all are alike there is nothing to put in order.
         return [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
+
+
+@contextmanager
+def _told_in_its_cells() -> Iterator[None]:
+    """What a user can mend is told at once; other errors of a task are those of its cells."""
+    try:
+        yield
+    except FflbenchError:
+        raise
+    except Exception:  # noqa: S110
+        pass
 
 
 def _trained(cells: Sequence[Cell]) -> list[Task]:
@@ -297,7 +309,7 @@ def _with_command(event: Finished, store: Store, options: Options) -> Finished:
     if record.status == "done":
         return event
     data = ("--data-dir", str(options.data_dir)) if options.data_dir else ()
-    alone = {"run_alone": record.command(store.file(record.id), *data)}
+    alone = {"run_alone": spelled_out(record.command(store.file(record.id), *data))}
     return replace(event, record=record.model_copy(update={"facts": alone}))
 
 

@@ -83,19 +83,6 @@ class Standing(BaseModel):
         """Cells that end in a minute."""
         return 60 * (self.done + len(self.failed)) / self.seconds if self.seconds else 0.0
 
-    @property
-    def alive(self) -> bool:
-        """Whether its process is still there, as far as can be told from this machine."""
-        if self.host != platform.node():
-            return True
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return True
-
     def __str__(self) -> str:
         told = [f"{len(self.running)} running"]
         told += [f"{len(self.failed)} failed"] if self.failed else []
@@ -141,7 +128,7 @@ class Watch:
     def hear(self, event: Event | None) -> Standing:
         """What has changed; returns where the run stands."""
         now = self.now
-        if now.state == "starting":
+        if begins := now.state == "starting":
             now.state = "running"
         under_way = {each.cell: each for each in now.running}
         if isinstance(event, Started):
@@ -164,7 +151,7 @@ class Watch:
                 now.failed.append(self._failure(event))
         now.seconds = time.monotonic() - self.begun
         now.left = self._left()
-        if isinstance(event, Finished | Returned) or now.seconds - self.written >= WRITE_SECONDS:
+        if begins or isinstance(event, Finished | Returned) or now.seconds - self.written >= WRITE_SECONDS:
             self.write()
         return now
 

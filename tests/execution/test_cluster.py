@@ -136,10 +136,15 @@ def test_a_node_without_the_data_says_so_and_another_plays_the_cells(fflbench, n
 
 def test_where_no_node_has_the_data_each_says_so_by_name(fflbench, nodes, tmp_path):
     nodes.only(second={})
-    fflbench.suite(SUITE.replace("digits-mlp", "mnist-cnn").replace(DEFENSES, '["fedavg"]'))
+    also = '[[also]]\n[also.measure]\nuse = "communication"\n'
+    fflbench.suite(SUITE.replace("digits-mlp", "mnist-cnn").replace(DEFENSES, '["fedavg"]') + also)
     lacks = {"FFLBENCH_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path)}
     fflbench(*on_ray(nodes, "--seeds", "0"), code=1, **lacks)
-    reasons = {record.reason for record in fflbench.records().values()}
+    found = fflbench.records().values()
+    # What needs no data is not kept from it.
+    assert [record.labels["measure"] for record in found if record.status == "done"] == ["communication"]
+    reasons = {record.reason for record in found if record.status == "failed"}
+    assert len(reasons) == 1
     assert all(reason.startswith("no node can play it: ") for reason in reasons)
     assert all("node second: MNIST is not in " in reason and "node head: MNIST is not" in reason for reason in reasons)
 

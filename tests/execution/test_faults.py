@@ -359,7 +359,8 @@ def test_a_terminal_shows_bars_and_may_close(fflbench):
     os.close(ours)
     time.sleep(0.005)
     os.kill(process.pid, signal.SIGHUP)
-    assert process.wait(timeout=20) == 130
+    # Python's own, where its last words find no reader.
+    assert process.wait(timeout=20) in (130, 120)
     assert fflbench.standing().state == "stopped"
     assert len(list((fflbench.folder / "results/own").glob("*.checkpoint.npz"))) == 2
     assert ends(process)

@@ -82,6 +82,7 @@ def test_a_run_that_never_began_leaves_what_the_last_one_said(tmp_path, clock):
     assert standing.read(tmp_path) is None
     begun = watch(tmp_path, cells(1))
     begun.hear(None)
+    assert standing.read(tmp_path).state == "running"
     begun.end("finished")
     watch(tmp_path, cells(2)).end("stopped")
     assert (standing.read(tmp_path).state, standing.read(tmp_path).waiting) == ("finished", 1)

@@ -28,7 +28,7 @@ cell.CHECKPOINT_SECONDS, cell.CHECKPOINT_SHARE = 0.0, float("inf")
 
 
 def test_a_run_that_is_killed_25_times_ends_as_if_nothing_had_happened(fflbench):
-    fflbench.suite(SUITE, rounds=60)
+    fflbench.suite(SUITE, rounds=200)
     (fflbench.folder / "eager.py").write_text(EAGER)
     command = ("run", "own.toml", "--plugin", "eager.py")
     fflbench(*command, "--out", "undisturbed")
@@ -65,7 +65,7 @@ def test_a_run_that_is_killed_25_times_ends_as_if_nothing_had_happened(fflbench)
 def runs(fflbench, process):
     """Whether a command's cells have begun."""
     now = fflbench.standing()
-    return now is not None and now.process == process.pid
+    return now is not None and now.process == process.pid and now.state == "running"
 
 
 def valid(folder):
