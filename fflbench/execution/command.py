@@ -41,7 +41,51 @@ def run(
     if options.log_json:
         warnings.showwarning = lambda message, *_, **__: voice.say("note", str(message))
     with quiet() if options.log_json else nullcontext():
-        _run(suite, options, voice, out=out, seeds=seeds, settings=settings, dry_run=dry_run, force=force)
+        start = time.monotonic()
+        planned = running.prepare(
+            suite,
+            out=out,
+            seeds=seeds,
+            settings=settings,
+            plugins=options.plugins,
+            force=force,
+            device=options.device_here,
+        )
+        cells, todo = len(planned.cells), len(planned.open)
+        told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"
+        voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
+        if dry_run:
+            _show_plan(planned, options.workers, voice)
+            return
+        finished = 0
+
+        def hear(_: object) -> None:
+            nonlocal finished
+            finished += 1
+
+        try:
+            with planned.store.writing():
+                records = running.carry_out(planned, options, hear)
+                if not planned.one_record:
+                    made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
+                    for name, content in made.items():
+                        write_whole(planned.store.folder / name, content)
+            _show(records, planned.store.folder, voice)
+        except KeyboardInterrupt:
+            how = "the same command without --force" if force else "the same command"
+            told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
+            voice.say("stopped", told, finished=finished)
+            raise typer.Exit(130) from None
+        seconds, folder = time.monotonic() - start, planned.store.folder
+        told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {folder}"
+        failed = [record for record in records if record.status == "failed"]
+        voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
+        for record in failed:
+            command = record.facts["run_alone"]
+            told = f"failed: {record}: {record.reason}\n  alone: {command}"
+            voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
+        if failed:
+            raise typer.Exit(1)
 
 
 @dataclass
@@ -56,58 +100,6 @@ class Voice:
             write_json(event, text=text, **facts)
         else:
             write_line(text)
-
-
-def _run(
-    suite: str,
-    options: Options,
-    voice: Voice,
-    *,
-    out: Path,
-    seeds: Sequence[int] | None,
-    settings: Sequence[str],
-    dry_run: bool,
-    force: bool,
-) -> None:
-    start = time.monotonic()
-    planned = running.prepare(
-        suite, out=out, seeds=seeds, settings=settings, plugins=options.plugins, force=force, device=options.device_here
-    )
-    cells, todo = len(planned.cells), len(planned.open)
-    told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"
-    voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
-    if dry_run:
-        _show_plan(planned, options.workers, voice)
-        return
-    finished = 0
-
-    def hear(_: object) -> None:
-        nonlocal finished
-        finished += 1
-
-    try:
-        with planned.store.writing():
-            records = running.carry_out(planned, options, hear)
-            if not planned.one_record:
-                made = contents.files(planned.title or planned.suite, records, planned.store.arrays)
-                for name, content in made.items():
-                    write_whole(planned.store.folder / name, content)
-        _show(records, planned.store.folder, voice)
-    except KeyboardInterrupt:
-        how = "the same command without --force" if force else "the same command"
-        told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
-        voice.say("stopped", told, finished=finished)
-        raise typer.Exit(130) from None
-    seconds, folder = time.monotonic() - start, planned.store.folder
-    told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {folder}"
-    failed = [record for record in records if record.status == "failed"]
-    voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
-    for record in failed:
-        command = record.facts["run_alone"]
-        told = f"failed: {record}: {record.reason}\n  alone: {command}"
-        voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
-    if failed:
-        raise typer.Exit(1)
 
 
 def _show(records: Records, folder: Path, voice: Voice) -> None:
