@@ -135,13 +135,14 @@ def _play_rounds(
 
 
 def _reason(error: Exception) -> str:
-    """What happened and where, by file names alone: paths tell of the machine, not of the error."""
+    """What happened, in the last line, and where, by file names alone: paths tell of the machine, not of the error."""
     if isinstance(error, FflbenchError):
         return spelled_out(str(error))
     places = [
         f"{Path(at.filename).name}:{at.lineno} in {at.name}" for at in traceback.extract_tb(error.__traceback__)[-6:]
     ]
-    return spelled_out("\n".join([*places, f"{type(error).__name__}: {error}"]))
+    what = " ".join(str(error).split())
+    return spelled_out("\n".join([*places, f"{type(error).__name__}: {what}"]))
 
 
 def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **found: Any) -> Record:

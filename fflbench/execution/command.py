@@ -77,7 +77,8 @@ def run(
             voice.say("stopped", told, finished=finished)
             raise typer.Exit(130) from None
         seconds, folder = time.monotonic() - start, planned.store.folder
-        told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; records and tables are in {folder}"
+        where = "its record is" if planned.one_record else "records and tables are"
+        told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
         failed = [record for record in records if record.status == "failed"]
         voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
         for record in failed:

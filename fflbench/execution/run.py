@@ -1,6 +1,7 @@
 """`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
 
 import math
+import re
 import signal
 import threading
 import warnings
@@ -135,6 +136,8 @@ class Options:
             raise SuiteError(f'--executor "{self.executor}": one of {", ".join(EXECUTORS)}')
         if self.address and self.executor != "ray":
             raise SuiteError("--address is that of a Ray cluster: add --executor ray")
+        if self.address and self.address not in ("auto", "local") and not re.search(r":\d+$", self.address):
+            raise SuiteError(f"--address {self.address}: a machine and a port are needed, as in 10.0.0.1:6379")
 
 
 def run(

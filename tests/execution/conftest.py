@@ -33,7 +33,7 @@ from fflbench.registry import defense
 @defense("raises", title="Raises")
 def raises(updates):
     """Raises."""
-    raise RuntimeError("this rule always fails")
+    raise RuntimeError("this rule\\nalways fails")
 
 @defense("dies", title="Dies")
 def dies(updates):

@@ -442,6 +442,7 @@ def test_machines_are_told_everything_a_line_at_a_time(fflbench):
         (["--cell-timeout", "soon"], '"soon" is no stretch of time such as 90s, 30m or 2h'),
         (["--cell-timeout", "0"], '"0" is no stretch of time'),
         (["--address", "10.0.0.1:6379"], "--address is that of a Ray cluster: add --executor ray"),
+        (["--executor", "ray", "--address", "10.0.0.1"], "--address 10.0.0.1: a machine and a port are needed, as in"),
         (["--executor", "ray", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster can be reached"),
     ],
 )
