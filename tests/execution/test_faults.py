@@ -354,8 +354,12 @@ def test_a_terminal_shows_bars_and_may_close(fflbench):
             shown += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", os.read(ours, 65536).decode("utf-8", "replace"))
         return all(re.search(part, shown) for part in SHOWN)
 
-    fflbench.until(process, complete)
-    assert complete(), shown[-2000:]
+    def both_slow():
+        """The others could end by themselves meanwhile."""
+        return complete() and played(fflbench) and ["slow" in each.name for each in under_way(fflbench)] == [True, True]
+
+    fflbench.until(process, both_slow)
+    assert both_slow(), shown[-2000:]
     os.close(ours)
     time.sleep(0.005)
     os.kill(process.pid, signal.SIGHUP)
