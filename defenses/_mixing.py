@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
-from fflbench.crypto.exchange import Acceptor, Initiator, Server, swap_in_place
+from fflbench.crypto.exchange import Acceptor, Initiator, Server, exchange_fragments, swap_in_place
 from fflbench.crypto.groups import GROUPS
 from fflbench.crypto.messages import SERVER, Message, Submission
 from fflbench.errors import ParameterError
@@ -160,10 +160,7 @@ class Mixing(Defense):
             acceptor = Acceptor(rows[other], j, k, round, public, entropy, group)
         try:
             with self.working("mixing"):
-                offer = self._count(initiator.offer())
-                answer = self._count(acceptor.take(offer))
-                reply = self._count(initiator.take(answer))
-                acceptor.finish(reply)
+                exchange_fragments(initiator, acceptor, self._count)
         except ExchangeError as error:
             self.faults.append(f"between partners: {error}")
             return False, False
@@ -187,10 +184,10 @@ class Mixing(Defense):
         seed = entropy.bytes(pads.SEED_BYTES, "seed of a lone pad", round, name)
         encrypted = np.empty(len(row), np.uint32)
         pads.add_pad(row.view(np.uint32), pads.pad_key(seed, "r", round), encrypted)
-        sealed = self.server.public.seal(seed, entropy, "lone", round, name)
+        sealed = self.server.public.seal(seed, entropy, round, "lone", name)
         return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
 
-    def _count(self, message: M) -> M:
+    def _count(self, message: M, /) -> M:
         """Enter a message into the ledger, as it is sent."""
         if self.ledger:
             self.ledger.enter(message)

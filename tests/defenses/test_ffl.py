@@ -313,10 +313,10 @@ def test_a_fault_that_only_the_server_sees_drops_that_row_alone(monkeypatch):
     damaged = []
     seal = SealingKey.seal
 
-    def once(self, seed, entropy, *purpose):
-        sealed = seal(self, seed, entropy, *purpose)
+    def once(self, seed, entropy, round, *purpose):
+        sealed = seal(self, seed, entropy, round, *purpose)
         if not damaged:
-            damaged.append(purpose[1])
+            damaged.append(purpose[0])
             return bytes(len(sealed))
         return sealed
 
