@@ -21,7 +21,6 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from numbers import Integral
 from typing import Any, ClassVar, Self, TypeAlias
 
 from fflbench.crypto.errors import ExchangeError
@@ -41,7 +40,7 @@ def check_header(round: int, sender: int, receiver: int) -> None:
     """Refuse numbers that do not fit into a header."""
     header: dict[str, Any] = {"round": round, "sender": sender, "receiver": receiver}
     for name, value in header.items():
-        if not isinstance(value, Integral) or not 0 <= value <= SERVER:
+        if not hasattr(value, "__index__") or not 0 <= value <= SERVER:
             raise ExchangeError(f"{name} = {value} does not fit into a message, which holds 0 to {SERVER}")
 
 

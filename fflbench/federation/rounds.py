@@ -141,7 +141,14 @@ class Federation:
         if strategy == 3 and len(rows):
             submitted = updates.copy()
             submitted[rows] = self.honest_engine.train(self.weights, selected[rows], self.round)
-        return Sent(updates, submitted, hostile & (strategy != 1), hostile, self.attack.avoid_each_other)
+        return Sent(
+            updates,
+            submitted,
+            hostile & (strategy != 1),
+            hostile,
+            self.attack.avoid_each_other,
+            self.attack.lone_sender,
+        )
 
     @timed
     def transmit(self, selected: Indices, sent: Sent) -> ServerView:
@@ -151,8 +158,6 @@ class Federation:
     @timed
     def aggregate(self, view: ServerView) -> str:
         """Change the global model; where the rule has no answer it stays, and the reason is returned."""
-        if len(view.updates) == 0:
-            return "no update was left"
         try:
             change = np.asarray(self.defense.aggregate(view))
         except NoAnswerError as reason:
@@ -202,15 +207,21 @@ class Federation:
         )
 
     def _exchange_facts(self) -> dict[str, Any]:
-        """Where fragments are exchanged: who stood aside, what went wrong, and who ended up excluded though honest."""
+        """Where fragments are exchanged: abstentions, faults, lone senders, who was framed, who is excluded."""
         found: dict[str, Any] = {}
         if "abstained" in self.history[-1]:
             selected = sum(told["selected"] for told in self.history)
             found["share_of_abstentions"] = sum(len(told["abstained"]) for told in self.history) / selected
             found["faults"] = sum(len(told["faults"]) for told in self.history)
+            found["lone_submissions"] = sum(len(told["lone"]) for told in self.history)
+            framed = [who for told in self.history for who in told["framed"] if who not in self.attackers]
+            found["framed_rows"] = len(framed)
+            found["share_of_honest_framed"] = len(set(framed)) / max(self.task.participants - len(self.attackers), 1)
         if "excluded" in self.history[-1]:
             excluded = self.history[-1]["excluded"]
             found["excluded"] = excluded
+            sizes = self.defense.setting.sizes
+            found["share_of_data_excluded"] = float(sizes[excluded].sum() / sizes.sum())
             found["honest_excluded"] = len(set(excluded) - set(self.attackers.tolist()))
         return found
 
