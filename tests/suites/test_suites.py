@@ -46,7 +46,7 @@ def test_a_suite_is_a_grid():
     assert last["task"]["parameters"]["rounds"] == 3
     assert last["attack"] == {
         "name": "gaussian-noise",
-        "parameters": {"strategy": 1, "avoid_each_other": False, "share": 0.2, "sigma": 0.1},
+        "parameters": {"strategy": 1, "avoid_each_other": False, "lone_sender": False, "share": 0.2, "sigma": 0.1},
     }
     assert last["defense"] == {"name": "multi-krum", "parameters": {"f": 3, "m": None}}
     assert last["seed"] == 1
