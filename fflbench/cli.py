@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import traceback
 import warnings
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 
 from fflbench import __version__
 from fflbench.errors import FflbenchError, spelled_out
+from fflbench.terminal import guarded, visible
 
 app = typer.Typer(
     name="fflbench",
@@ -415,12 +417,17 @@ def data_fetch(
 
 
 def _plain_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"warning: {message}", err=True)
+    typer.echo(visible(f"warning: {message}"), err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's ends in one sentence and exit code 2."""
     warnings.showwarning = _plain_warning
+    with guarded():
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         app(arguments)
     except FflbenchError as error:
@@ -432,4 +439,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         sys.stderr.close()
+        sys.exit(1)
+    except Exception:
+        # A bug of ours: the interpreter would print it too, but past the guard.
+        traceback.print_exc()
         sys.exit(1)

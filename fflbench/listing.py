@@ -1,6 +1,7 @@
 """What `fflbench list` and `fflbench data status` print."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from fflbench.data.sets import SETS
 from fflbench.progress import track
 from fflbench.registry import Entry, Kind
 from fflbench.tasks import Task
+from fflbench.terminal import console
 
 Columns: TypeAlias = dict[str, Callable[[Entry], str]]
 
@@ -27,14 +29,14 @@ def show(kind: Kind, *, as_json: bool) -> list[str]:
     if as_json:
         print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=str))  # noqa: T201
     elif not found:
-        Console(stderr=True).print(f"No {kind.plural} are registered.")
+        console(sys.stderr).print(f"No {kind.plural} are registered.")
     else:
         columns = COLUMNS[kind]
         table = _table(*columns)
         for entry in track(found, "Counting parameters") if kind is Kind.TASK else found:
             # Text, so that no plugin's name or docstring is read as markup.
             table.add_row(*(Text(_cell(column, entry, problems)) for column in columns.values()))
-        _console().print(table)
+        _wide().print(table)
     return problems
 
 
@@ -83,9 +85,9 @@ def show_data_status() -> bool:
         where = str(found.file or data_set.folder / found.part.name)
         table.add_row(data_set.name, Text(where), state, "yes" if is_prepared(data_set) else "not yet")
     table.add_row("digits", "comes with scikit-learn", "ok", "in memory")
-    _console().print(table)
+    _wide().print(table)
     for problem in damaged:
-        Console(stderr=True, soft_wrap=True).print(Text(problem))
+        console(sys.stderr, soft_wrap=True).print(Text(problem))
     return bool(damaged)
 
 
@@ -175,7 +177,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _console() -> Console:
-    """Tables follow the terminal; in a file or a pipe they may be wide, since nothing there wraps well."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
+def _wide() -> Console:
+    """A console as wide as the terminal; in a file or a pipe tables may be wide, since nothing there wraps well."""
+    found = console()
+    return found if found.is_terminal else console(width=200)

@@ -1,5 +1,6 @@
 """What `fflbench run` and `fflbench status` say and do."""
 
+import json
 import sys
 import time
 import warnings
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from fflbench.errors import RecordError
 from fflbench.execution import run as running
@@ -24,6 +24,7 @@ from fflbench.progress import quiet
 from fflbench.records.record import Records
 from fflbench.records.store import Store, load, write_whole
 from fflbench.report import contents
+from fflbench.terminal import console
 
 
 def run(
@@ -106,7 +107,7 @@ class Voice:
 def _show(records: Records, folder: Path, voice: Voice) -> None:
     """The tables, to whoever is there to read them."""
     try:
-        contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
+        contents.show(records, console(width=None if sys.stdout.isatty() else 160))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -137,7 +138,7 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
         assert now is not None
         if now.state in ("starting", "running", "stopping") and not in_use:
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
-        say(now.model_dump_json() if as_json else _told(place, now))
+        say(json.dumps(now.model_dump()) if as_json else _told(place, now))
 
 
 def _told(folder: Path, now: Standing) -> str:
