@@ -103,7 +103,7 @@ class Entry:
         """The whole set of parameters, defaults filled in, or a `ParameterError`."""
         return parameters.check(str(self), self.parameters, given)
 
-    def create(self, **given: Any) -> Any:
+    def create(self, /, **given: Any) -> Any:
         """The plugin with its parameters set: an object of its class, or a `Rule` that calls its function."""
         checked = self.check(given)
         if not inspect.isclass(self.target):
