@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fflbench import registry
 from fflbench.data import sources
-from fflbench.data.prepared import is_prepared
+from fflbench.data.prepared import NotPreparedError, is_prepared, prepared_only
 from fflbench.data.sets import SETS
 from fflbench.progress import track
 from fflbench.registry import Entry, Kind
@@ -69,7 +69,7 @@ def describe(entry: Entry, problems: list[str]) -> dict[str, Any]:
         task: type[Task] = entry.target
         known["data"] = task.data_set.title if task.data_set else None
         known["classes"] = task.classes
-        known["model_parameters"] = _attempt(lambda: entry.create().parameter_count(), entry, problems)
+        known["model_parameters"] = _attempt(lambda: _parameter_count(entry.create()), entry, problems)
     return known
 
 
@@ -129,9 +129,18 @@ def _training(task: Task) -> str:
     return f"{task.local_epochs}, {task.batch_size}, {task.optimizer} {task.learning_rate:g}{momentum}"
 
 
+def _parameter_count(task: Task) -> int | None:
+    """How many parameters its model has, or nothing where that follows from data that is not prepared yet."""
+    try:
+        with prepared_only():
+            return task.parameter_count()
+    except NotPreparedError:
+        return None
+
+
 def _count(task: Task) -> str:
-    count = task.parameter_count()
-    return "once its data is here" if count is None else f"{count:,}"
+    count = _parameter_count(task)
+    return "once its data is prepared" if count is None else f"{count:,}"
 
 
 ATTACK_COLUMNS: Columns = {"attack": _name, "what it does": _what, "must know": _knows, "can be told": _parameters}
