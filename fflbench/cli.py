@@ -305,7 +305,7 @@ def attack_command(
         float | None,
         typer.Option(min=1e-12, help="The file holds a change of the model, made by SGD with this rate."),
     ] = None,
-    local_steps: Annotated[int, typer.Option(min=1, help="... in so many steps.")] = 1,
+    local_steps: Annotated[int, typer.Option(min=1, max=10**6, help="... in so many steps.")] = 1,
     mean: Annotated[str | None, typer.Option(help="By which inputs were normalised, as in 0.49,0.48,0.45.")] = None,
     std: Annotated[str | None, typer.Option(help="The same, of deviations.")] = None,
     settings: Annotated[

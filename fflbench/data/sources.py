@@ -145,15 +145,20 @@ def checked(data_set: DataSet, part: Part, content: bytes, file: Path) -> bytes:
 
 def read(file: Path, limit: int = LARGEST) -> bytes:
     """The content of a file, unpacked by its ending; more than `limit` bytes are refused, and not held in memory."""
-    openers: dict[str, Callable[[Path], IO[bytes]]] = {".gz": gzip.open, ".xz": lzma.open}
     try:
-        with openers.get(file.suffix, lambda plain: plain.open("rb"))(file) as stream:
+        with _opened(file) as stream:
             content = stream.read(limit + 1)
     except (EOFError, OSError, MemoryError, zlib.error, lzma.LZMAError) as error:
         raise _unreadable(file, error) from error
     if len(content) > limit:
-        raise _too_large(file, limit, "unpacks to" if file.suffix in openers else "holds")
+        raise _too_large(file, limit, "unpacks to" if file.suffix in (".gz", ".xz") else "holds")
     return content
+
+
+def _opened(file: Path) -> IO[bytes]:
+    if file.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(file))
+    return lzma.open(file) if file.suffix == ".xz" else file.open("rb")
 
 
 def _too_large(file: Path, limit: int, how: str = "unpacks to") -> DataError:

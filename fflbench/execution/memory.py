@@ -1,5 +1,6 @@
 """How much memory cells need."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -49,7 +50,7 @@ def _memory(cell: Cell) -> int:
 def parse(text: str) -> int:
     """A size as people write it: 16GB, 500M."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    size = int(float(found[1]) * UNITS[found[2].upper()]) if found else 0
-    if not size:
+    size = float(found[1]) * UNITS[found[2].upper()] if found else 0.0
+    if not 1 <= size < math.inf:
         raise ParameterError(f'"{text}" is no size of memory such as 16GB or 500MB')
-    return size
+    return int(size)
