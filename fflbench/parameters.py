@@ -99,7 +99,19 @@ def check(
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("List ").split(" after validation")[0]
             raise ParameterError(f"{owner}: {name} = {quoted(value)} {reason} ({valid})") from None
+        # A plugin may ask for any type, and a type may have a validator of its own.
+        except (Exception, SystemExit) as error:
+            told = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise ParameterError(f"{owner}: {name} = {quoted(value)} cannot be checked ({told})") from error
+        if _beyond_64_bits(checked[name]):
+            raise ParameterError(f"{owner}: {name} = {quoted(value)} is beyond what 64 bits can hold ({valid})")
     return checked
+
+
+def _beyond_64_bits(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_beyond_64_bits, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _plain(value: Any) -> Any:

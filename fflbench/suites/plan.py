@@ -182,7 +182,9 @@ def _choices(
 
 def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """With every other registered defense in the place of a star."""
-    taken = {tables.get(label, {}).get("use", label) for label in labels}
+    # What is no name cannot be that of another defense; it is refused where its table is read.
+    used = [tables.get(label, {}).get("use", label) for label in labels]
+    taken = {name for name in used if isinstance(name, str)}
     # What hides everybody is an ideal, with no protocol whose cost could be measured.
     others = [
         entry.name
