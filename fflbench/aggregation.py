@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fflbench import registry
-from fflbench.errors import ParameterError
+from fflbench.errors import ParameterError, in_a_line
 from fflbench.federation.columns import Columns
 from fflbench.federation.defense import Defense, NoAnswerError, Setting
 from fflbench.federation.views import ServerView
@@ -99,7 +99,7 @@ def _numbers(value: Any, told: str) -> npt.NDArray[Any]:
         array = np.asarray(value)
     # A class of anybody's may refuse in any way.
     except Exception as error:
-        raise ParameterError(f"{told} ({type(error).__name__}: {' '.join(str(error).split())[:200]})") from error
+        raise ParameterError(f"{told} ({in_a_line(error)})") from error
     if array.dtype.kind not in REAL:
         raise ParameterError(f"{told}, not of {array.dtype}")
     return array

@@ -429,7 +429,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> None:
     try:
-        app(arguments)
+        try:
+            app(arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # Of a file that somebody named: one that is not there, too long a name, a full disk.
+            where = f"{error.filename}: " if error.filename is not None else ""
+            raise FflbenchError(f"{where}{error.strerror or error}") from error
     except FflbenchError as error:
         if "--log-json" in (sys.argv[1:] if arguments is None else arguments):
             typer.echo(json.dumps({"event": "error", "text": str(error)}), err=True)

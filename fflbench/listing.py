@@ -14,6 +14,7 @@ from fflbench import registry
 from fflbench.data import sources
 from fflbench.data.prepared import NotPreparedError, is_prepared, prepared_only
 from fflbench.data.sets import SETS
+from fflbench.errors import in_a_line
 from fflbench.progress import track
 from fflbench.registry import Entry, Kind
 from fflbench.tasks import Task
@@ -95,8 +96,8 @@ def _attempt(work: Callable[[], Any], entry: Entry, problems: list[str]) -> Any:
     """Strangers' code may fail in any way; that is told, and the rest is listed."""
     try:
         return work()
-    except Exception as error:
-        problems.append(f"{entry}: {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        problems.append(f"{entry}: {in_a_line(error)}")
         return None
 
 

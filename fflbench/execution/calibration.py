@@ -50,7 +50,7 @@ def _seconds(cell: Cell) -> float:
             return task.rounds * seconds_per_round(task)
         attack = cell.create(cell.measure.attacked) if cell.measure.attacked else None
         return cell.measure.estimate(task, cell.create(Kind.DEFENSE), attack)
-    except Exception:
+    except (Exception, SystemExit):
         # Whatever is wrong with it will be told in its cell.
         return guess
 

@@ -129,13 +129,16 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
     if not folder.is_dir():
         raise RecordError(f"there is no folder {folder}")
     places = sorted({file.parent for file in folder.rglob(standing.FILE)})
-    if not places:
+    # In this order: a run that ends in between has then said so.
+    found = [(place, Store(place).in_use, standing.read(place)) for place in places]
+    if not any(now for _, _, now in found):
         count = len(load(folder))
         what = f"{_count(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
         raise RecordError(f"{folder} holds {what}")
-    for place in places:
-        in_use, now = Store(place).in_use, standing.read(place)
-        assert now is not None
+    for place, in_use, now in found:
+        if now is None:
+            # Gone meanwhile, or a link to nowhere.
+            continue
         if now.state in ("starting", "running", "stopping") and not in_use:
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
         say(json.dumps(now.model_dump()) if as_json else _told(place, now))

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from fflbench.errors import FflbenchError, ParameterError
+from fflbench.errors import ParameterError
 from fflbench.measures import GIGABYTE, PROCESS_BYTES, columns_of
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
@@ -41,7 +41,7 @@ def _memory(cell: Cell) -> int:
         if cell.measure:
             return cell.measure.memory(task)
         columns = columns_of(task).count
-    except FflbenchError:
+    except (Exception, SystemExit):
         # A model that cannot be counted without being built will tell in its own cell what is wrong, if anything.
         return PROCESS_BYTES
     return PROCESS_BYTES + 4 * columns * (COPIES * task.per_round + MODELS + task.average_last)
