@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import traceback
 import warnings
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 
 from fflbench import __version__
 from fflbench.errors import FflbenchError, spelled_out
+from fflbench.terminal import guarded, visible
 
 app = typer.Typer(
     name="fflbench",
@@ -303,7 +305,7 @@ def attack_command(
         float | None,
         typer.Option(min=1e-12, help="The file holds a change of the model, made by SGD with this rate."),
     ] = None,
-    local_steps: Annotated[int, typer.Option(min=1, help="... in so many steps.")] = 1,
+    local_steps: Annotated[int, typer.Option(min=1, max=10**6, help="... in so many steps.")] = 1,
     mean: Annotated[str | None, typer.Option(help="By which inputs were normalised, as in 0.49,0.48,0.45.")] = None,
     std: Annotated[str | None, typer.Option(help="The same, of deviations.")] = None,
     settings: Annotated[
@@ -415,14 +417,26 @@ def data_fetch(
 
 
 def _plain_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"warning: {message}", err=True)
+    typer.echo(visible(f"warning: {message}"), err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's ends in one sentence and exit code 2."""
     warnings.showwarning = _plain_warning
+    with guarded():
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
-        app(arguments)
+        try:
+            app(arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # Of a file that somebody named: one that is not there, too long a name, a full disk.
+            where = f"{error.filename}: " if error.filename is not None else ""
+            raise FflbenchError(f"{where}{error.strerror or error}") from error
     except FflbenchError as error:
         if "--log-json" in (sys.argv[1:] if arguments is None else arguments):
             typer.echo(json.dumps({"event": "error", "text": str(error)}), err=True)
@@ -432,4 +446,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         sys.stderr.close()
+        sys.exit(1)
+    except Exception:
+        # A bug of ours: the interpreter would print it too, but past the guard.
+        traceback.print_exc()
         sys.exit(1)

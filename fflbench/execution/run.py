@@ -1,6 +1,7 @@
 """`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
 
 import math
+import os
 import re
 import signal
 import threading
@@ -108,6 +109,9 @@ def prepare(
                 raise SuiteError(
                     f"{cell.entry(kind)} stands in the script itself; move it to a file and name that in plugins"
                 )
+        for file in (store.file(cell.id), store.arrays_file(cell.id), store.checkpoint(cell.id)):
+            if os.path.isdir(file):  # noqa: PTH112 (a name too long for a folder is none)
+                raise RecordError(f"{file} is a folder where a file of a record should be; move it away")
     planned = Plan(name, title, store, cells, force=force, one_record=suite.endswith(".json"))
     if force:
         return planned
@@ -297,7 +301,7 @@ def _told_in_its_cells() -> Iterator[None]:
         yield
     except FflbenchError:
         raise
-    except Exception:  # noqa: S110
+    except (Exception, SystemExit):  # noqa: S110
         pass
 
 
