@@ -233,15 +233,12 @@ def leaderboard_command(
 
     for failure in registry.load_named(plugin or []):
         raise FflbenchError(str(failure))
-    if add:
-        from fflbench.records import evidence
-
-        entry = evidence.add(add, folder)
-        typer.echo(f"{entry.name} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
     strange = set(knows or ()) - {*registry.KNOWLEDGE, PAIRS, TRAITOR}
     if strange:
         raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join([*registry.KNOWLEDGE, PAIRS, TRAITOR])}')
-    where, found = leaderboard.generate(folder, out, knows or ())
+    where, found = leaderboard.generate(folder, out, knows or (), add)
+    if add:
+        typer.echo(f"{add} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
     for problem in found.problems:
         typer.echo(problem, err=True)
     typer.echo(f"{len(found.records)} records: {where / leaderboard.PAGE}", err=True)

@@ -12,6 +12,15 @@ def stdev(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
+LONGEST = 1e12
+"""From which size on numbers are shown in powers of ten."""
+
+
+def shown(value: float, digits: int) -> str:
+    """A number with so many digits behind the point, or in powers of ten where it would fill the table."""
+    return f"{value:.{digits}f}" if abs(value) < LONGEST else f"{value:.3e}"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean over seeds, and how far the truth may be from it."""

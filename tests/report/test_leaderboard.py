@@ -20,10 +20,11 @@ from fflbench.cli import app
 from fflbench.errors import RecordError
 from fflbench.execution import verify as verifying
 from fflbench.execution.run import run
-from fflbench.records import arrays, evidence
+from fflbench.records import evidence
 from fflbench.records.record import Record, identify
 from fflbench.records.store import Store
 from fflbench.report import boards, figures, leaderboard, panels, robust
+from fflbench.report.commands import commands
 from fflbench.report.statistics import holm, leaders, paired, prediction, worst
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards"
@@ -385,7 +386,8 @@ def test_mutated_records_never_end_in_a_traceback(pile, data):
     file.write_text(json.dumps(content))
     try:
         found = evidence.gather(folder)
-        leaderboard.content(boards.board("own", found.records), {})
+        how = commands("own", found.records, {})
+        leaderboard.content(boards.board("own", found.records), {}, how)
     finally:
         file.unlink()
         sound.write_text(victim.json_text())
@@ -586,10 +588,10 @@ def test_entries_that_do_not_hold_are_refused_and_leave_no_trace(theirs, harm):
     elif harm == "claims to be verified":
         (entry / "entry.json").write_text(json.dumps(told | {"verified": ["0" * 16]}))
     else:
-        evidence.add(entry, board)
+        leaderboard.generate(board, None, add=entry)
     before = contents_of(board)
     with pytest.raises(RecordError):
-        evidence.add(entry, board)
+        leaderboard.generate(board, None, add=entry)
     assert contents_of(board) == before
 
 
@@ -740,21 +742,13 @@ def test_an_entry_may_add_a_defense_and_change_nothing_else(theirs, harm):
     names = [each.name for each in file.parent.glob("*.json")]
     evidence.write_sums(file.parent, {name: evidence.digest_of(file.parent / name) for name in names})
     with pytest.raises(RecordError, match="the entry is not taken"):
-        evidence.add(entry, board)
+        leaderboard.generate(board, None, add=entry)
 
 
 def test_an_entry_goes_into_a_leaderboard_and_not_into_results(theirs, tmp_path):
     entry, _, _ = theirs
     with pytest.raises(RecordError, match="is no leaderboard"):
-        evidence.add(entry, written(tmp_path / "one", WHOLE))
-
-
-def test_arrays_that_unpack_to_too_much_are_refused(monkeypatch):
-    content = arrays.pack({"zeros": np.zeros(10**6)})
-    assert len(content) < 10**4
-    monkeypatch.setattr(arrays, "LARGEST", 10**6)
-    with pytest.raises(ValueError, match="more than any of ours"):
-        arrays.unpack(content)
+        leaderboard.generate(written(tmp_path / "one", WHOLE), None, add=entry)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from fflbench.records import evidence
 from fflbench.report import boards, page
+from fflbench.report.commands import commands
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards" / "quick"
@@ -25,12 +26,16 @@ def quick():
     return evidence.gather(COMMITTED)
 
 
+def how(found):
+    return commands(found.suite, found.records, {})
+
+
 @pytest.fixture(scope="module")
 def written(quick, tmp_path_factory):
     """The page of the committed leaderboard, as a file."""
     figures = {file.name: file.read_bytes() for file in sorted((COMMITTED / "figures").iterdir())}
     file = tmp_path_factory.mktemp("page") / "index.html"
-    file.write_text(page.render(boards.board(quick.suite, quick.records), quick.records, figures))
+    file.write_text(page.render(boards.board(quick.suite, quick.records), quick.records, figures, how(quick)))
     return file
 
 
@@ -266,7 +271,7 @@ def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
     panel = Panel(name="evil", title=EVIL, section="overall", columns=(column,), rows=(row,), notes=(EVIL,))
     board = Board(suite=EVIL, title=EVIL, description=EVIL, panels=(panel,), flags=(EVIL,))
     file = tmp_path / "evil.html"
-    file.write_text(page.render(board, [record], {}))
+    file.write_text(page.render(board, [record], {}, how(quick)))
     found = opened(file)
     found.locator(".about").first.hover()
     found.locator(".cell").first.click()
@@ -282,7 +287,7 @@ def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
 
 def test_the_same_records_give_the_same_bytes(quick):
     board = boards.board(quick.suite, quick.records)
-    assert page.render(board, quick.records, {}) == page.render(board, quick.records[::-1], {})
+    assert page.render(board, quick.records, {}, how(quick)) == page.render(board, quick.records[::-1], {}, how(quick))
 
 
 def synthetic(quick, cells=5000):
@@ -317,7 +322,7 @@ def synthetic(quick, cells=5000):
 
 def test_a_page_of_5000_cells_stays_small_and_links_to_records(quick, opened, tmp_path):
     board, records = synthetic(quick)
-    text = page.render(board, records, {})
+    text = page.render(board, records, {}, how(quick))
     assert len(text.encode()) < 2_000_000
     file = tmp_path / "big.html"
     file.write_text(text)
