@@ -222,8 +222,6 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
     entry = read_entry(source)
     if entry.verified:
         raise RecordError(f"{source / ENTRY}: verified is for those who run it again, not for those who report it")
-    if not (ours.folder / RECORDS).is_dir():
-        raise RecordError(f"{ours.folder} is no leaderboard: make one first (fflbench leaderboard {ours.folder})")
     if not (source / RECORDS / SUMS).is_file():
         raise RecordError(f"{source / RECORDS / SUMS} is missing: sha256sum *.json *.npz > {SUMS} writes it")
     theirs = Evidence(source)

@@ -34,6 +34,8 @@ def generate(
 
     `knows` leaves out attackers who know more; `add` is an entry from outside that is taken into it.
     """
+    if add and not (folder / RECORDS).is_dir():
+        raise RecordError(f"{folder} is no leaderboard: make one first (fflbench leaderboard {folder})")
     found = gather(folder)
     own = out is None and not (folder / RECORDS).is_dir()
     target = out or (BOARDS / slug(found.suite) if own else folder)
