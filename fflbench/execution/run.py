@@ -26,10 +26,11 @@ from fflbench.progress import quiet
 from fflbench.records.evidence import SUMS
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
+from fflbench.records.shapes import LONGEST_TITLE
 from fflbench.records.store import Store
 from fflbench.records.store import read as read_record
 from fflbench.registry import Kind
-from fflbench.report.robust import slug
+from fflbench.report.texts import slug
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
@@ -218,7 +219,7 @@ def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Eve
         ):
             for event in events:
                 if isinstance(event, Finished):
-                    event = _with_command(event, planned.store, options)
+                    event = _with_title(_with_command(event, planned.store, options), planned.title)
                     _keep(planned.store, event)
                     ended += 1
                 shown.hear(event, watch.hear(event))
@@ -331,6 +332,11 @@ def _with_command(event: Finished, store: Store, options: Options) -> Finished:
     data = ("--data-dir", str(options.data_dir)) if options.data_dir else ()
     alone = {"run_alone": spelled_out(record.command(store.file(record.id), *data))}
     return replace(event, record=record.model_copy(update={"facts": alone}))
+
+
+def _with_title(event: Finished, title: str) -> Finished:
+    """A record says what its suite is called, for leaderboards that are made without the suite's file."""
+    return replace(event, record=event.record.model_copy(update={"title": title[:LONGEST_TITLE]}))
 
 
 def _keep(store: Store, event: Finished) -> None:

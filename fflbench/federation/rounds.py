@@ -25,6 +25,7 @@ from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.views import Sent, ServerView
 from fflbench.measures import Outcome
 from fflbench.randomness import stream
+from fflbench.records.arrays import NUMBERS
 from fflbench.records.record import METRICS
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
@@ -310,7 +311,7 @@ class Federation:
         memories = {"defense": self.defense.memory, "attack": self.attack.memory}
         for owner, memory in memories.items():
             for name, value in memory.items():
-                if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+                if not isinstance(value, np.ndarray) or value.dtype.kind not in NUMBERS:
                     raise ParameterError(f'the {owner}\'s memory["{name}"] must be an array of numbers')
         return memories
 

@@ -15,6 +15,7 @@ from fflbench.federation.defense import Defense
 from fflbench.measures import Measure
 from fflbench.parameters import Parameter, plain_type
 from fflbench.records.record import identify
+from fflbench.records.shapes import check_label
 from fflbench.registry import Entry, Kind
 from fflbench.suites.suite import Suite
 from fflbench.tasks import Task
@@ -90,6 +91,11 @@ def plan(suite: Suite) -> list[Cell]:
     cells: dict[str, Cell] = {}
     for part in (suite, *suite.parts):
         for cell in _measured(part) if part.measure else _attacked(part):
+            try:
+                for label in cell.labels.values():
+                    check_label(label)
+            except ValueError as error:
+                raise SuiteError(f"{part.source}: {error}") from error
             if cell.id in cells:
                 raise SuiteError(f"{part.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
             cells[cell.id] = cell
