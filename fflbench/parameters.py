@@ -89,9 +89,10 @@ def check(
     for name, parameter in known.items():
         if name not in given and parameter.required:
             raise ParameterError(f'{owner} needs the {noun} "{name}" ({valid})')
-        # A default is checked like any other value, and copied: it may be a list that its owner changes.
-        value = _plain(given[name]) if name in given else copy.deepcopy(parameter.default)
+        value = given.get(name, parameter.default)
         try:
+            # A default is checked like any other value, and copied: it may be a list that its owner changes.
+            value = _plain(value) if name in given else copy.deepcopy(value)
             adapter = TypeAdapter[Any](parameter.annotation, config=ConfigDict(allow_inf_nan=False))
             # Suite files have lists only, so a list will do for a tuple.
             is_tuple = isinstance(value, list) and get_origin(plain_type(parameter.annotation)) is tuple
@@ -133,7 +134,7 @@ def _readable(annotation: Any) -> str:
         return " | ".join(map(_readable, get_args(annotation)))
     if origin is not None:
         inside = ", ".join("..." if part is Ellipsis else _readable(part) for part in get_args(annotation))
-        return f"{origin.__name__}[{inside}]"
+        return f"{getattr(origin, '__name__', origin)}[{inside}]"
     if annotation is NoneType:
         return "none"
     return getattr(annotation, "__name__", str(annotation))
@@ -156,6 +157,9 @@ def quoted(value: Any) -> str:
     except ValueError:
         # Python refuses to print numbers of thousands of digits.
         return "a number too large to print"
+    except Exception:
+        # A default of a plugin's may be anything.
+        return f"a {type(value).__name__}"
     return text.lower() if value is None or isinstance(value, bool) else _short(text)
 
 

@@ -1,12 +1,15 @@
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import pytest
 from annotated_types import Ge
+from pydantic import AfterValidator
 
 from fflbench.errors import ParameterError
-from fflbench.parameters import check, of_dataclass, of_function
+from fflbench.parameters import Parameter, check, of_dataclass, of_function
 
 
 @dataclass(kw_only=True)
@@ -118,3 +121,32 @@ def test_an_argument_that_cannot_be_checked_is_refused(function):
 def test_a_plugin_without_parameters_says_so():
     with pytest.raises(ParameterError, match="it takes no parameters"):
         check("median", (), {"f": 1})
+
+
+class Mute:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [Final[int], Callable[[int], str], Any, "nonsense", 5, np.ndarray, type(None), type[int], Mute, Iterator[int]],
+)
+def test_whatever_a_plugin_asks_for_is_shown_and_checked_or_refused(annotation):
+    parameter = Parameter("odd", annotation, Mute())
+    assert "odd" in str(parameter)
+    assert isinstance(parameter.type, str)
+    with suppress(ParameterError):
+        check("x", [parameter], {"odd": Mute()})
+    with suppress(ParameterError):
+        check("x", [parameter], {})
+    with pytest.raises(ParameterError, match='x has no parameter "other"'):
+        check("x", [parameter], {"other": 1})
+
+
+def test_a_type_with_a_validator_that_leaves_is_refused():
+    def leave(value):
+        raise SystemExit("goodbye")
+
+    parameter = Parameter("odd", Annotated[int, AfterValidator(leave)], 1)
+    assert "odd = 3 cannot be checked (SystemExit: goodbye)" in refused({"odd": 3}, [parameter])

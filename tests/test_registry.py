@@ -317,7 +317,12 @@ class Raises(Attack):
     def __post_init__(self):
         if self.what == "exit":
             sys.exit("goodbye\\nand farewell")
+<<<<<<< HEAD
         raise vars(builtins)[self.what]("no\\nway")
+=======
+        kinds = {"RuntimeError": RuntimeError, "KeyError": KeyError, "AssertionError": AssertionError}
+        raise kinds[self.what]("no\\nway")
+>>>>>>> inputs
 '''
 
 

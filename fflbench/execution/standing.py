@@ -112,7 +112,7 @@ class Watch:
     ) -> None:
         self.file, self.rounds = file, rounds
         """Where others look, if they are to know; and the rounds of the cells that are to run."""
-        self.last_run = file.read_bytes() if file and file.is_file() else None
+        self.last_run = file.read_bytes() if file and file.is_file() and file.stat().st_size <= LARGEST else None
         self.expect(dict.fromkeys(rounds, 1.0))
         self.over = 0.0
         """What has ended, in seconds that were expected of it."""

@@ -5,6 +5,7 @@ The format is documented in docs/suites.md. Nothing in a suite file is ever exec
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from annotated_types import Ge, Lt, MinLen
 
 from fflbench import parameters, registry
 from fflbench.errors import ParameterError, SuiteError, did_you_mean
+from fflbench.parameters import quoted
 from fflbench.registry import Kind
 
 Tables = dict[str, dict[str, Any]]
@@ -49,6 +51,9 @@ class Suite:
 KEYS = tuple(
     parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source", "parts")
 )
+LARGEST = 10**7
+"""Bytes that a suite file may have."""
+
 LABEL = 200
 """Letters that a label may have."""
 
@@ -59,6 +64,11 @@ def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
     """A shipped suite by its name, or a file by its path, with `--set` applied."""
     path = find(name_or_path)
     try:
+        about = path.stat()
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise SuiteError(f"{path} is not a regular file")
+        if about.st_size > LARGEST:
+            raise SuiteError(f"{path} is larger than {LARGEST:,} bytes, more than any suite takes")
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise SuiteError(f"{path} cannot be read: {error.strerror}") from error
@@ -145,7 +155,7 @@ def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
     path = key.strip().split(".")
     if not equals or not all(path):
         raise SuiteError(
-            f'--set takes key=value, as in --set rounds=10 or --set defense.multi-krum.f=3, not "{setting}"'
+            f"--set takes key=value, as in --set rounds=10 or --set defense.multi-krum.f=3, not {quoted(setting)}"
         )
     if path[0] not in {parameter.name for parameter in KEYS}:
         path = ["overrides", *path]
@@ -154,6 +164,6 @@ def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
 
 def _with(content: Mapping[str, Any], path: list[str], value: Any, setting: str) -> dict[str, Any]:
     if not isinstance(content, Mapping):
-        raise SuiteError(f'--set {setting}: "{path[0]}" has no place there')
+        raise SuiteError(f"--set {quoted(setting)}: {quoted(path[0])} has no place there")
     rest = path[1:]
     return {**content, path[0]: _with(content.get(path[0], {}), rest, value, setting) if rest else value}

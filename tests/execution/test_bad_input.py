@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from fflbench.cli import main
 from fflbench.execution import standing
 from tests.execution.conftest import SUITE
 
@@ -30,30 +31,45 @@ BAD_STATUS = {
 }
 
 
+@pytest.fixture
+def refused(capsys, monkeypatch, tmp_path):
+    """The command in this process, in a folder with a suite; what it says of bad input."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text(SUITE.format(rounds=1))
+    (tmp_path / "own").mkdir()
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (2, "")
+        return err
+
+    return run
+
+
 @pytest.mark.parametrize("what", BAD_STATUS)
-def test_a_damaged_status_file_is_one_sentence(fflbench, what):
-    (fflbench.folder / "own").mkdir()
-    (fflbench.folder / "own" / standing.FILE).write_bytes(BAD_STATUS[what])
+def test_a_damaged_status_file_is_one_sentence(refused, tmp_path, what):
+    (tmp_path / "own" / standing.FILE).write_bytes(BAD_STATUS[what])
     for options in ((), ("--json",)):
-        out, err = fflbench("status", "own", *options, code=2)
-        assert (out, err) == ("", "fflbench: own/.run is damaged; the next run in that folder makes it anew\n")
+        told = refused("status", "own", *options)
+        assert told == "fflbench: own/.run is damaged; the next run in that folder makes it anew\n"
 
 
-def test_a_status_file_that_is_none_is_one_sentence(fflbench):
-    (fflbench.folder / "own").mkdir()
-    place = fflbench.folder / "own" / standing.FILE
+def test_a_status_file_that_is_none_is_one_sentence(refused, tmp_path):
+    place = tmp_path / "own" / standing.FILE
     place.mkdir()
-    assert fflbench("status", "own", code=2)[1] == "fflbench: own/.run is not a regular file\n"
+    assert refused("status", "own") == "fflbench: own/.run is not a regular file\n"
     place.rmdir()
     os.mkfifo(place)
-    assert fflbench("status", "own", code=2)[1] == "fflbench: own/.run is not a regular file\n"
+    assert refused("status", "own") == "fflbench: own/.run is not a regular file\n"
     place.unlink()
     place.symlink_to("nowhere")
-    assert fflbench("status", "own", code=2)[1] == "fflbench: own holds no run and no record\n"
+    assert refused("status", "own") == "fflbench: own holds no run and no record\n"
     place.unlink()
     with place.open("wb") as sparse:
         sparse.truncate(2**40)
-    assert "own/.run is larger than 67,108,864 bytes" in fflbench("status", "own", code=2)[1]
+    assert "own/.run is larger than 67,108,864 bytes" in refused("status", "own")
 
 
 def test_a_run_makes_a_damaged_status_file_anew(fflbench):
@@ -235,7 +251,5 @@ def test_long_names_and_labels_run_and_are_shown(fflbench):
         ["run", "own.toml", "--set", "rounds=" + "9" * 30],
     ],
 )
-def test_long_names_and_absurd_options_are_one_sentence(fflbench, arguments):
-    out, err = fflbench(*arguments, code=2)
-    assert out == ""
-    assert re.fullmatch(r"(fflbench: .*\n)|(Usage: .*\n(.*\n)*Error: .*\n)", err)
+def test_long_names_and_absurd_options_are_one_sentence(refused, arguments):
+    assert re.fullmatch(r"(fflbench: .*\n)|(Usage: .*\n(.*\n)*Error: .*\n)", refused(*arguments))

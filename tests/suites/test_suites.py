@@ -1,3 +1,4 @@
+import os
 import tomllib
 from contextlib import suppress
 
@@ -249,6 +250,26 @@ def test_what_is_no_toml_is_told(tmp_path, content):
     (tmp_path / "bad.toml").write_bytes(content)
     with pytest.raises(SuiteError, match=r"bad\.toml is not a TOML file"):
         read(str(tmp_path / "bad.toml"))
+
+
+def test_a_suite_that_is_no_file_or_too_large_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(SuiteError, match=r"pipe\.toml is not a regular file"):
+        read(str(tmp_path / "pipe.toml"))
+    (tmp_path / "zeros.toml").symlink_to("/dev/zero")
+    with pytest.raises(SuiteError, match=r"zeros\.toml is not a regular file"):
+        read(str(tmp_path / "zeros.toml"))
+    with (tmp_path / "sparse.toml").open("wb") as sparse:
+        sparse.truncate(2**40)
+    with pytest.raises(SuiteError, match=r"sparse\.toml is larger than 10,000,000 bytes"):
+        read(str(tmp_path / "sparse.toml"))
+
+
+@pytest.mark.parametrize("setting", ["x" * 5000, "title.x=" + "9" * 5000])
+def test_a_long_setting_is_cut_where_it_is_refused(setting):
+    with pytest.raises(SuiteError, match="--set") as refused:
+        cells(GOOD, setting)
+    assert len(str(refused.value)) < 300
 
 
 def test_a_suite_that_is_not_there_gets_the_nearest_one(tmp_path):
