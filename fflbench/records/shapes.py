@@ -19,12 +19,12 @@ LONGEST_TITLE = 300
 TALLEST = 4096
 """Pixels of an image's side."""
 
-Number = Annotated[int | float, Ge(-LARGEST), Le(LARGEST)]
-Positive = Annotated[int | float, Gt(0), Le(LARGEST)]
-NotNegative = Annotated[int | float, Ge(0), Le(LARGEST)]
+Number = Annotated[float, Ge(-LARGEST), Le(LARGEST)]
+Positive = Annotated[float, Gt(0), Le(LARGEST)]
+NotNegative = Annotated[float, Ge(0), Le(LARGEST)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 Some = Annotated[int, Ge(1), Le(10**12)]
-Share = Annotated[int | float, Ge(0), Le(1)]
+Share = Annotated[float, Ge(0), Le(1)]
 Text = Annotated[str, Field(max_length=2000)]
 Participant = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 
@@ -360,7 +360,7 @@ def check(record: "Record") -> None:
     parameters = (chosen or record.configuration["attack"])["parameters"]
     try:
         PARAMETERS.get(measure, _Nothing).model_validate(parameters)
-        (finished if record.status == "done" else _Failed).model_validate(record.model_dump())
+        (finished if record.status == "done" else _Failed).model_validate(dict(record))
     except ValidationError as error:
         raise ValueError(f"no record of {measure or 'robustness'}: {first_problem(error)}") from error
 

@@ -24,8 +24,8 @@ def record(defense, seed, accuracy, *, attack="gaussian-noise", loss=0.5, succes
         labels=names,
         configuration=configuration,
         manifest={},
-        facts={"targeted": attack == "label-flipping"},
         **{
+            "facts": {"targeted": attack == "label-flipping", "attackers": [7], "flags": []},
             "status": "done",
             "metrics": {
                 "test_loss": loss,
