@@ -20,6 +20,8 @@ from tests.fuzz.worker import DUMP, Result, work
 
 SECONDS = 20.0
 """A case that takes longer hangs."""
+CASES = 400
+"""After so many a worker makes room for a fresh one: what libraries keep adds up."""
 
 Task = tuple[str, int]
 """A door's name and the number of one of its cases."""
@@ -31,14 +33,15 @@ class Tally:
 
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """By door, how often cases ended with which exit code, or failed."""
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    work: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By door, seconds of a processor."""
     slowest: dict[str, Result] = field(default_factory=dict)
     failed: list[Result] = field(default_factory=list)
 
     def add(self, result: Result) -> None:
         """Count a result."""
         self.outcomes[result.door][result.outcome] += 1
-        self.seconds[result.door] += result.seconds
+        self.work[result.door] += result.work
         if result.seconds >= self.slowest.get(result.door, result).seconds:
             self.slowest[result.door] = result
         if result.failure:
@@ -102,6 +105,7 @@ class _Worker:
         self.start()
 
     def start(self) -> None:
+        self.cases = 0
         self.connection, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("fork")
         self.process = context.Process(target=work, args=(theirs, self.doors, self.seed, self.root))
@@ -109,13 +113,11 @@ class _Worker:
         theirs.close()
 
     def assign(self, task: Task) -> None:
-        self.task, self.since = task, time.monotonic()
-        try:
-            self.connection.send(task)
-        except OSError:
-            # It has had its share of cases.
+        if self.cases == CASES:
             self.restart()
-            self.connection.send(task)
+        self.task, self.since = task, time.monotonic()
+        self.cases += 1
+        self.connection.send(task)
 
     def restart(self) -> None:
         self.end()

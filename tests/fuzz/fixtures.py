@@ -2,11 +2,14 @@
 
 import functools
 import json
+import tempfile
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.failure import ROOT
+from tests.fuzz.mutation import toml_text
 
 SMALL = """
 title = "Small"
@@ -113,8 +116,6 @@ def committed() -> tuple[Made, ...]:
 @functools.cache
 def made() -> tuple[Made, ...]:
     """Records of the small suite, made by this version of fflbench."""
-    import tomllib
-
     from fflbench.execution.cell import play
     from fflbench.suites.plan import plan
     from fflbench.suites.suite import parse
@@ -135,10 +136,19 @@ def made() -> tuple[Made, ...]:
 
 
 @functools.cache
+def part(measures: tuple[str, ...]) -> str:
+    """The part of the small suite that has these measures."""
+    tree = tomllib.loads(SMALL)
+    parts = [part for part in tree.pop("also") if part["measure"]["use"] in measures]
+    if "" in measures:
+        return toml_text(tree)
+    whole = {key: tree[key] for key in ("tasks", "defenses", "seeds", "overrides")} | parts[0]
+    return toml_text(whole | {"also": parts[1:]} if parts[1:] else whole)
+
+
+@functools.cache
 def board() -> dict[str, bytes]:
     """A leaderboard of a few of those records, by file."""
-    import tempfile
-
     from fflbench.report import leaderboard
 
     few = [record for record in made() if record.measure in ("", "communication", "reconstruction")]

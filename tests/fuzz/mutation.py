@@ -185,7 +185,7 @@ def _nearby(rng: Random, value: Any) -> Any:
     if isinstance(value, bool):
         return rng.choice((not value, int(value), str(value).lower()))
     if isinstance(value, int):
-        half = value + 0.5 if abs(value) < 2**60 else 0.5
+        half = value + 0.5 if abs(value) < 2**53 else 0.5
         return rng.choice((value + 1, value - 1, -value, half, float(round(half)), value * 10**9, str(value)))
     if isinstance(value, float):
         return rng.choice((-value, value + 1, value * 1e9, value * 1e300, -value * 1e300, int(min(value, 9)), 1e-320))

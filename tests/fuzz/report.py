@@ -31,17 +31,18 @@ def whole(result: Result) -> str:
 
 def table(tally: Tally, seconds: float) -> str:
     """Counts by door, then failures that are alike."""
-    heads = ("door", "cases", *(f"exit {code}" for code in CODES), "failures", "a second", "slowest, s")
+    heads = ("door", "cases", *(f"exit {code}" for code in CODES), "failures", "a core-second", "slowest, s")
     rows = [heads]
     for name, counts in sorted(tally.outcomes.items()):
-        cases, spent = counts.total(), tally.seconds[name]
+        cases, spent = counts.total(), tally.work[name]
         codes = [str(counts[code]) for code in CODES]
-        pace = f"{cases / spent:.0f}" if spent else ""
+        pace = f"{cases / spent:.1f}" if spent else ""
         rows.append((name, str(cases), *codes, str(counts["failed"]), pace, f"{tally.slowest[name].seconds:.1f}"))
     total = sum(counts.total() for counts in tally.outcomes.values())
     widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.append(f"{total} cases in {seconds:.0f} s, {len(tally.failed)} failures")
+    work = sum(tally.work.values())
+    lines.append(f"{total} cases in {seconds:.0f} s ({work:.0f} core-seconds), {len(tally.failed)} failures")
     lines += [f"{len(group):6}  {group[0].door}: {group[0].failure}" for group in tally.groups()]
     return "\n".join(lines)
 

@@ -20,9 +20,6 @@ from tests.fuzz.world import Watchdog, World
 MEMORY = 3 * 2**30
 """Bytes that a case may take beyond what is loaded."""
 LARGEST_FILE = 2**30
-CASES = 400
-"""After so many a worker makes room for a fresh one: what libraries keep adds up."""
-
 DUMP = "dump"
 """File with the stack of a process that hung or crashed."""
 
@@ -37,6 +34,8 @@ class Result:
     """Exit code, or "failed"."""
     failure: Failure | None = None
     seconds: float = 0.0
+    work: float = 0.0
+    """Seconds of a processor, which tell more of a door where a machine is busy."""
     log: list[str] = field(default_factory=list)
 
 
@@ -52,11 +51,11 @@ def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Pat
     faulthandler.register(signal.SIGUSR1, dump, all_threads=False)
     watchdog = Watchdog(world)
     state = _State(world)
-    for _ in range(CASES):
+    while True:
         try:
             name, number = connection.recv()
         except EOFError:
-            break
+            os._exit(0)
         door = doors[name]
         if not door.isolated:
             connection.send(_attempt(door, seed, number, world, watchdog))
@@ -70,14 +69,12 @@ def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Pat
         if status:
             # As if this process itself had ended so.
             os._exit(1) if status > 0 else os.kill(os.getpid(), -status)
-    connection.close()
-    os._exit(0)
 
 
 def _attempt(door: Door, seed: int, number: int, world: World, watchdog: Watchdog) -> Result:
     world.empty()
     os.chdir(world.case)
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     case = Case(door, seed, number, world, watchdog)
     failure, before = None, world.listing(["."])
     try:
@@ -88,11 +85,11 @@ def _attempt(door: Door, seed: int, number: int, world: World, watchdog: Watchdo
         failure = error.failure
     except BaseException as error:
         failure = of_exception(error)
-    seconds = time.perf_counter() - start
+    seconds, work = time.perf_counter() - start, time.process_time() - busy
     if failure:
         world.build()
     outcome = "failed" if failure else str(case.outcome)
-    return Result(door.name, number, outcome, failure, seconds, case.log)
+    return Result(door.name, number, outcome, failure, seconds, work, case.log)
 
 
 def _confine(world: World) -> None:

@@ -114,42 +114,76 @@ def single_records(case: Case) -> None:
         case.command("status", rng.choice(("results", "results/own")))
 
 
-@door("tables", share=6, prepare=fixtures.made)
-def own_tables(case: Case) -> None:
-    """A finished run some of whose records were altered: `run` prints its tables and writes them anew."""
+MEASURES = (("",), ("reconstruction",), ("partner", "membership"), ("property",), ("runtime", "communication"))
+
+
+def _finished(measures: tuple[str, ...]) -> list[Made]:
+    return [record for record in fixtures.made() if record.measure in measures]
+
+
+def _run_again(case: Case, measures: tuple[str, ...], records: list[Made]) -> None:
+    """Hand records to `run` as those of a run that is finished: it prints its tables, and writes them anew."""
     from fflbench.execution import run
 
-    rng = case.rng
-    measures = rng.choice(
-        (("",), ("",), ("reconstruction",), ("partner", "membership"), ("property",), ("runtime", "communication"))
-    )
-    case.write("small.toml", fixtures.SMALL)
-    kept = [record for record in fixtures.made() if record.measure in measures]
-    changed = rng.sample(range(len(kept)), min(len(kept), rng.choice((1, 1, 2))))
-    for place, record in enumerate(kept):
-        written = altered_record(rng, record, keep_id=True) if place in changed else record
-        written.write(case.folder / "results" / "small")
-    suite = case.write("part.toml", _part(measures))
-    (case.folder / "results" / "small").rename(case.folder / "results" / "part")
+    for record in records:
+        record.write(case.folder / "results" / "part")
+    suite = case.write("part.toml", fixtures.part(measures))
     planned = case.call(run.prepare, str(suite), out="results")
     # A record that is refused makes its cell run again, which takes long and is no matter of input.
     if planned and not planned.open:
         case.command("run", suite, writes=["results"])
+    else:
+        case.outcome = 2
 
 
-def _part(measures: tuple[str, ...]) -> str:
-    """The part of the small suite with these measures."""
-    import tomllib
+@door("tables", share=5, prepare=fixtures.made)
+def own_tables(case: Case) -> None:
+    """Altered records of a finished run, in the tables of `run`."""
+    rng = case.rng
+    measures = rng.choice(MEASURES)
+    records = _finished(measures)
+    for place in rng.sample(range(len(records)), min(len(records), rng.choice((1, 1, 2)))):
+        records[place] = altered_record(rng, records[place], keep_id=True)
+    _run_again(case, measures, records)
 
-    from tests.fuzz.mutation import toml_text
 
-    tree = tomllib.loads(fixtures.SMALL)
-    if "" in measures:
-        del tree["also"]
-        return toml_text(tree)
-    parts = [part for part in tree["also"] if part["measure"]["use"] in measures]
-    whole = {key: tree[key] for key in ("tasks", "defenses", "seeds", "overrides")} | parts[0]
-    return toml_text(whole | {"also": parts[1:]} if parts[1:] else whole)
+@door("arrays", share=3, prepare=fixtures.made)
+def arrays_beside_records(case: Case) -> None:
+    """Altered arrays of a finished run's records, which know their digests, in the figures of `run`."""
+    from fflbench.records.arrays import digest
+
+    rng, measures = case.rng, ("reconstruction",)
+    records = _finished(measures)
+    for place in rng.sample(range(len(records)), rng.choice((1, 2))):
+        record = records[place]
+        packed = altered_arrays(rng, record.packed)
+        tree = record.tree | {"arrays": digest(packed) if rng.random() < 0.95 else digest(record.packed)}
+        records[place] = Made(record.id, record.measure, json.dumps(tree).encode(), packed)
+    if rng.random() < 0.1:
+        records[0].write(case.folder / "results" / "part")
+        misplace(rng, case.folder / "results" / "part" / f"{records[0].id}.npz", case.world.outside)
+        records = records[1:]
+    _run_again(case, measures, records)
+
+
+@door("numbers", share=3, prepare=fixtures.made)
+def extreme_numbers(case: Case) -> None:
+    """Records of a finished run whose figures are extreme, in the tables of `run` and by `show`."""
+    rng = case.rng
+    measures = rng.choice(MEASURES)
+    figure = rng.choice((0, 1, -1, 1e-320, 1e29, 1e30, 9.9e30, 1e38, 1e200, 1.7e308, -1.7e308, 2**70, None))
+    records = []
+    for record in _finished(measures):
+        tree = record.tree
+        for name, value in tree["metrics"].items():
+            if not isinstance(value, list | bool) and rng.random() < 0.5:
+                tree["metrics"][name] = figure if rng.random() < 0.9 else hostile(rng)
+        records.append(Made(record.id, record.measure, json_text(rng, tree), record.packed))
+    if rng.random() < 0.5:
+        _run_again(case, measures, records)
+    else:
+        records[0].write(case.folder)
+        case.command("show", f"{records[0].id}.json")
 
 
 @door("status", share=5, prepare=fixtures.made)
@@ -186,57 +220,3 @@ def status_files(case: Case) -> None:
         place = rng.choice(("results/small/.run", "results/small/.lock"))
         misplace(rng, case.folder / place, case.world.outside)
     case.command("status", rng.choice(("results", "results/small")), *rng.choice(((), ("--json",))))
-
-
-@door("arrays", share=5, prepare=fixtures.made)
-def arrays_beside_records(case: Case) -> None:
-    """Altered arrays whose records know them, read by the store and drawn by a run's tables."""
-    from fflbench.records.arrays import digest, unpack
-    from fflbench.records.store import Store, read
-    from fflbench.report import contents
-
-    rng = case.rng
-    owners = [record for record in (*fixtures.made(), *fixtures.committed()) if record.packed]
-    record = rng.choice(owners)
-    packed = altered_arrays(rng, record.packed)
-    tree = record.tree | {"arrays": digest(packed)}
-    written = Made(record.id, record.measure, json.dumps(tree).encode(), packed)
-    written.write(case.folder / "results" / "own")
-    if rng.random() < 0.05:
-        misplace(rng, case.folder / "results" / "own" / f"{record.id}.npz", case.world.outside)
-    store = Store(case.folder / "results" / "own")
-    found = case.call(read, store.file(record.id))
-    if found and case.call(store.arrays, found) is not None:
-        case.call(contents.files, "Own", [found], store.arrays)
-    elif rng.random() < 0.2:
-        try:
-            unpack(packed, limited=True)
-        except ValueError:
-            case.outcome = 2
-
-
-@door("numbers", share=4, prepare=fixtures.made)
-def extreme_numbers(case: Case) -> None:
-    """Finished records whose figures are extreme but legal, in tables and by `show`."""
-    from fflbench.report import contents
-
-    rng = case.rng
-    measure = rng.choice(("", "", "reconstruction", "membership", "property", "partner", "runtime", "communication"))
-    kept = [record for record in fixtures.made() if record.measure == measure]
-    figure = rng.choice((0, 1, -1, 1e-320, 1e29, 1e30, 9.9e30, 1e38, 1e200, 1.7e308, -1.7e308, 2**70, None))
-    names = sorted(kept[0].tree["metrics"])
-    chosen = rng.sample(names, rng.randint(1, len(names)))
-    for record in kept:
-        tree = record.tree
-        for name in chosen:
-            if not isinstance(tree["metrics"][name], list | bool):
-                tree["metrics"][name] = figure if rng.random() < 0.7 else hostile(rng)
-        Made(record.id, measure, json_text(rng, tree)).write(case.folder / "results" / "own")
-    if rng.random() < 0.3:
-        case.command("show", f"results/own/{kept[0].id}.json")
-        return
-    from fflbench.records.store import load
-
-    found = case.call(load, "results/own")
-    if found:
-        case.call(contents.files, "Own", [record.model_copy(update={"arrays": ""}) for record in found])
