@@ -4,7 +4,7 @@ The half of fragmented federated learning that hides updates; what the server th
 matter (`ffl`, `ffl-mixing`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -37,6 +37,7 @@ class Mixing(Defense):
 
     exchanges: ClassVar[bool] = True
     aggregates_alone: ClassVar[bool] = False
+    private: ClassVar[tuple[str, ...]] = (*Defense.private, "server")
 
     mode: Annotated[
         Literal["fast", "full"], "swap the same coordinates without keys, or send and open every message for real"
@@ -44,6 +45,8 @@ class Mixing(Defense):
     group: Annotated[Literal["ffdhe2048", "rfc5114"], "where partners agree on a secret; the second is the paper's"] = (
         "ffdhe2048"
     )
+    server: Server | None = field(default=None, init=False, repr=False)
+    """The party that can open sealed seeds, in mode full."""
 
     @property
     def leaves_out(self) -> str:

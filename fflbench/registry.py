@@ -29,6 +29,7 @@ from annotated_types import Ge
 from fflbench import parameters
 from fflbench.errors import DuplicateNameError, FflbenchError, NotRegisteredError, ParameterError, did_you_mean
 from fflbench.parameters import Parameter
+from fflbench.source_digest import source_digest
 from fflbench.tolerance import bears
 
 ENTRY_POINTS = "fflbench.plugins"
@@ -90,6 +91,8 @@ class Entry:
     parameters: tuple[Parameter, ...] = ()
     version: int = 1
     """Of its results: a change that alters them raises it."""
+    source: str = ""
+    """Digest of an outside plugin's source when it was imported; empty for built-ins."""
     knows: tuple[str, ...] = ()
     tolerates: str = ""
     """The attackers for which a defense's guarantee holds."""
@@ -98,6 +101,11 @@ class Entry:
 
     def __str__(self) -> str:
         return f'{self.kind} "{self.name}"'
+
+    @property
+    def results_version(self) -> int | str:
+        """Version that decides whether an old record still stands; an outside plugin's changes with its source."""
+        return f"{self.version}+{self.source}" if self.source else self.version
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The whole set of parameters, defaults filled in, or a `ParameterError`."""
@@ -251,6 +259,7 @@ def _register(
             citation=citation or _first_paragraph(module.__doc__),
             parameters=known_parameters,
             version=version,
+            source=source_digest(module),
             knows=tuple(knows),
             tolerates=tolerates,
             defined=defined or tolerates,

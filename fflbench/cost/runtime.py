@@ -15,7 +15,7 @@ from annotated_types import Ge
 
 from fflbench import kernels
 from fflbench.cost.play import aggregated, begun, require_real
-from fflbench.federation import Columns, Defense, Sent
+from fflbench.federation import Defense, Sent
 from fflbench.measures import PROCESS_BYTES, Measure, Outcome, columns_of, mean_and_spread
 from fflbench.registry import measure
 from fflbench.tasks import Task
@@ -82,7 +82,7 @@ class Runtime(Measure):
             whole = list(self._timed(played, columns.count, tell))
             history = list(whole)
             for count in (count for count in SCALING if count < columns.count / 2):
-                shorter = begun(defense, self.updates, _first(columns, count), seed)
+                shorter = begun(defense, self.updates, columns.shortened(count), seed)
                 played = rounds(shorter, updates.reshape(-1)[: self.updates * count].reshape(self.updates, count))
                 next(played)
                 history += self._timed(played, count, lambda _: None)
@@ -136,9 +136,3 @@ def rounds(defense: Defense, updates: Matrix) -> Iterator[dict[str, float]]:
             "mixing": clock.get("mixing", 0.0) / n,
         }
         round += 1
-
-
-def _first(columns: Columns, count: int) -> Columns:
-    """The columns of a smaller model with the same last layer."""
-    last = min(columns.last_layer.stop - columns.last_layer.start, count)
-    return Columns({}, {}, slice(0, count), slice(count - last, count), count)

@@ -1,13 +1,17 @@
-"""How long cells will take, from a few batches of each task."""
+"""How long cells will take, from a few batches of each task and a round of each defense."""
 
 import functools
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from fflbench.data.prepared import is_here
+from fflbench.federation import Defense, Sent
+from fflbench.federation.defense import NoAnswerError, Setting
+from fflbench.measures import columns_of
 from fflbench.progress import track
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
@@ -18,14 +22,20 @@ BATCHES = (2, 8)
 """What is measured of each task: the first, and where that is too quick to tell, the second."""
 QUICK = 0.5
 """Seconds below which the cost of a call still blurs that of its batches."""
+VALUES = 2**24
+"""Numbers in a round's updates beyond which a defense is timed on shorter ones."""
 GUESS = 0.01
 """Seconds a participant trains where that cannot be measured."""
 
 
 def seconds_of(cells: Sequence[Cell]) -> list[float]:
-    """About how many seconds each cell takes on one core; what defenses add to training is small, and left out."""
+    """About how many seconds each cell takes on one core."""
     alike = {_decides(cell): cell for cell in cells}
-    known = {key: _seconds(cell) for key, cell in track(list(alike.items()), "Estimating how long cells take")}
+    # Once for each task, whatever it is measured with.
+    training = functools.cache(lambda key: seconds_per_round(tasks[key]))
+    tasks = {_task(cell): cell.create(Kind.TASK) for cell in alike.values()}
+    tracked = track(list(alike.items()), "Estimating how long cells take")
+    known = {key: _seconds(cell, lambda cell: training(_task(cell))) for key, cell in tracked}
     return [known[_decides(cell)] for cell in cells]
 
 
@@ -34,29 +44,61 @@ def one_kind(cells: Sequence[Cell]) -> bool:
     return len({_decides(cell) for cell in cells}) < 2
 
 
+def _task(cell: Cell) -> str:
+    return str(cell.configuration[Kind.TASK])
+
+
 def _decides(cell: Cell) -> str:
-    kinds = (Kind.TASK, Kind.MEASURE, Kind.PRIVACY_ATTACK, Kind.DEFENSE) if cell.measure else (Kind.TASK,)
+    kinds = (Kind.TASK, Kind.MEASURE, Kind.PRIVACY_ATTACK, Kind.DEFENSE)
     return str([cell.configuration.get(kind) for kind in kinds])
 
 
-def _seconds(cell: Cell) -> float:
+def _seconds(cell: Cell, training: Callable[[Cell], float]) -> float:
     task: Task = cell.create(Kind.TASK)
     guess = task.rounds * task.per_round * GUESS
     if cell.data_set and not is_here(cell.data_set):
         # It is on other machines only, and nobody downloads a data set for an estimate.
         return guess
     try:
+        defense: Defense = cell.create(Kind.DEFENSE)
         if not cell.measure:
-            return task.rounds * seconds_per_round(task)
+            begin, each_round = defense_seconds(task, defense)
+            return begin + task.rounds * (training(cell) + each_round)
         attack = cell.create(cell.measure.attacked) if cell.measure.attacked else None
-        return cell.measure.estimate(task, cell.create(Kind.DEFENSE), attack)
+        return cell.measure.estimate(task, defense, attack)
     except Exception:
         # Whatever is wrong with it will be told in its cell.
         return guess
 
 
+def defense_seconds(task: Task, defense: Defense) -> tuple[float, float]:
+    """Seconds that a defense takes before the first round, and in each, measured on random updates.
+
+    Where the updates of a round are very large, shorter ones are timed and scaled up.
+    """
+    from fflbench.federation.rounds import one_thread
+
+    columns = columns_of(task)
+    count = max(1, min(columns.count, VALUES // task.per_round))
+    short = columns if count == columns.count else columns.shortened(count)
+    updates = np.random.default_rng(0).standard_normal((task.per_round, count), dtype=np.float32)
+    weights = np.zeros(count, np.float32)
+    sizes = np.full(task.participants, task.batch_size)
+
+    def play(round: int) -> None:
+        selected = defense.select(round)
+        sent = updates[: len(selected)].copy()
+        with suppress(NoAnswerError):
+            defense.aggregate(defense.transmit(round, weights, selected, Sent(sent, sent)))
+
+    with one_thread():
+        begin = _timed(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short, 0)))
+        play(0)
+        return begin, _timed(lambda: play(1)) * columns.count / count
+
+
 def seconds_per_round(task: Task) -> float:
-    """Training and evaluation of one round, measured on a few batches and scaled up; what defenses add is small."""
+    """Training and evaluation of one round, measured on a few batches and scaled up."""
     import torch
 
     from fflbench.data import Examples

@@ -1,5 +1,6 @@
 """One cell, from its configuration to its record; it knows nothing of other cells or of who runs it."""
 
+import hashlib
 import json
 import time
 import traceback
@@ -119,7 +120,8 @@ def _play_rounds(
     federation = Federation(
         cell.create(Kind.TASK), cell.create(Kind.ATTACK), cell.create(Kind.DEFENSE), cell.seed, device=device
     )
-    kept = _Checkpoint(checkpoint, results_versions(cell)) if checkpoint else None
+    # Of this cell and these versions alone, under whatever name the file comes.
+    kept = _Checkpoint(checkpoint, {"cell": cell.id, **results_versions(cell)}) if checkpoint else None
     if kept:
         kept.restore(federation)
 
@@ -158,9 +160,9 @@ def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **fou
 
 
 class _Checkpoint:
-    """A federation's state: arrays and facts in one file, never pickled, good for one set of versions."""
+    """A federation's state in one file, good for one cell's versions: a digest, then arrays and facts, not pickled."""
 
-    def __init__(self, place: Place, versions: dict[str, int]) -> None:
+    def __init__(self, place: Place, versions: dict[str, int | str]) -> None:
         self.place, self.versions = place, versions
         self.last, self.took = time.monotonic(), 0.0
 
@@ -175,7 +177,8 @@ class _Checkpoint:
         state = federation.state()
         text = json.dumps({"versions": self.versions, **state.facts}).encode()
         try:
-            self.place.write(pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False))
+            packed = pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False)
+            self.place.write(hashlib.sha256(packed).digest() + packed)
             kept = True
         except OSError as error:
             kept = False
@@ -189,12 +192,18 @@ class _Checkpoint:
         from fflbench.federation.rounds import State
 
         try:
-            found = unpack(self.place.read(), limited=False)
-            facts = json.loads(found.pop(FACTS).tobytes())
-        except (OSError, ValueError, KeyError):
+            content = memoryview(self.place.read())
+            digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+            if hashlib.sha256(packed).digest() != digest:
+                return
+            arrays = unpack(bytes(packed), limited=False)
+            facts = json.loads(arrays.pop(FACTS).tobytes())
+            if facts.pop("versions") == self.versions:
+                federation.restore(State(arrays, facts))
+        except Exception:
+            # Whoever wrote it, with whatever in it: the cell can always begin anew.
             return
-        if facts.pop("versions", None) == self.versions:
-            federation.restore(State(found, facts))
 
 
+DIGEST_BYTES = hashlib.sha256().digest_size
 FACTS = "facts.json"

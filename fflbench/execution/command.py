@@ -54,6 +54,8 @@ def run(
         cells, todo = len(planned.cells), len(planned.open)
         told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"
         voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
+        if planned.changes:
+            voice.say("changed", planned.changes, cells=len(planned.outdated))
         if dry_run:
             _show_plan(planned, options.workers, voice)
             return

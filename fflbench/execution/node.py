@@ -74,7 +74,7 @@ class Desk:
 
 
 def play(
-    cell: Cell, versions: Mapping[str, int], attempt: int, baggage: Baggage, kept: bytes | None, desk: Any
+    cell: Cell, versions: Mapping[str, int | str], attempt: int, baggage: Baggage, kept: bytes | None, desk: Any
 ) -> Record | Unfit | Stopped:
     """Play a cell, or say why not."""
     import ray
@@ -114,7 +114,7 @@ def parts_of(cell: Cell) -> set[str]:
     return {"", data_of(cell), *(part_of(cell, kind) for kind in cell.kinds)}
 
 
-def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> Unfit | None:
+def _unfit(cell: Cell, versions: Mapping[str, int | str], baggage: Baggage) -> Unfit | None:
     """Why this node cannot play a cell as the driver's machine would, if it cannot."""
     theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
     if baggage.version != __version__ or (commit() and baggage.commit and commit() != baggage.commit):
@@ -126,7 +126,7 @@ def _unfit(cell: Cell, versions: Mapping[str, int], baggage: Baggage) -> Unfit |
     for kind in cell.kinds:
         part = part_of(cell, kind)
         try:
-            created, version = cell.create(kind), cell.entry(kind).version
+            created, version = cell.create(kind), cell.entry(kind).results_version
         except FflbenchError as error:
             return Unfit(str(error), part)
         if version != versions[kind]:

@@ -55,6 +55,8 @@ class Plan:
     cells: list[Cell]
     done: dict[str, Record] = field(default_factory=dict)
     """Records that stand, by cell."""
+    outdated: dict[str, list[str]] = field(default_factory=dict)
+    """Of cells that were finished by other code: the parts of it that have changed since."""
     force: bool = False
     """Whether everything runs again, from its first round."""
     one_record: bool = False
@@ -64,6 +66,15 @@ class Plan:
     def open(self) -> list[Cell]:
         """Cells that are still to run."""
         return [cell for cell in self.cells if cell.id not in self.done]
+
+    @property
+    def changes(self) -> str:
+        """A sentence about finished cells that run again because code has changed, or nothing."""
+        if not self.outdated:
+            return ""
+        parts = sorted({part for changed in self.outdated.values() for part in changed})
+        count = "1 finished cell runs" if len(self.outdated) == 1 else f"{len(self.outdated)} finished cells run"
+        return f"{count} again, since what they were made with has changed: {', '.join(parts)}"
 
 
 def prepare(
@@ -100,7 +111,9 @@ def prepare(
     planned = Plan(name, title, store, cells, force=force, one_record=suite.endswith(".json"))
     if force:
         return planned
-    return replace(planned, done={cell.id: record for cell in cells if (record := _standing(cell, store, name))})
+    found = {cell.id: record for cell in cells if (record := _finished(cell, store, name))}
+    outdated = {cell.id: changed for cell in cells if cell.id in found and (changed := _changed(found[cell.id], cell))}
+    return replace(planned, done={key: found[key] for key in found if key not in outdated}, outdated=outdated)
 
 
 @dataclass(frozen=True)
@@ -366,19 +379,27 @@ def estimate(planned: Plan, workers: int | None = None) -> float:
     return START_UP + one_by_one + together / max(1, min(workers or cores(), len(planned.open)))
 
 
-def _standing(cell: Cell, store: Store, suite: str) -> Record | None:
-    """A record counts if its cell succeeded with the results versions in force; its labels are today's."""
+def _finished(cell: Cell, store: Store, suite: str) -> Record | None:
+    """A cell's record if it succeeded and is whole; its labels are today's."""
     record = store.read(cell.id)
-    if record and cell.measure and set(cell.measure.metrics) - set(record.metrics):
+    if record is None or record.status != "done":
         return None
-    if record and record.status == "done" and record.manifest.get("results") == results_versions(cell):
-        try:
-            store.arrays(record)
-        except RecordError as error:
-            warnings.warn(f"{error}; its cell runs again", stacklevel=2)
-            return None
-        return record.model_copy(update={"labels": dict(cell.labels), "suite": suite})
-    return None
+    if cell.measure and set(cell.measure.metrics) - set(record.metrics):
+        return None
+    try:
+        store.arrays(record)
+    except RecordError as error:
+        warnings.warn(f"{error}; its cell runs again", stacklevel=2)
+        return None
+    return record.model_copy(update={"labels": dict(cell.labels), "suite": suite})
+
+
+def _changed(record: Record, cell: Cell) -> list[str]:
+    """Parts of a cell whose results version, or source, is no longer that of its record."""
+    made, now = record.manifest.get("results"), results_versions(cell)
+    before = made if isinstance(made, dict) else {}
+    parts = {kind.value: str(cell.entry(kind)) for kind in cell.kinds}
+    return [parts.get(part, "fflbench itself") for part, version in now.items() if before.get(part) != version]
 
 
 def _from_record(file: Path, settings: Iterable[str], seeds: Sequence[int] | None) -> tuple[str, str, list[Cell]]:

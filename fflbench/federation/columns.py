@@ -53,6 +53,11 @@ class Columns:
         everything = slice(0, count)
         return cls(spans={}, shapes={}, parameters=everything, last_layer=everything, count=count)
 
+    def shortened(self, count: int) -> "Columns":
+        """Columns of a smaller model, of so many in all, with the same last layer as far as it fits."""
+        last = min(self.last_layer.stop - self.last_layer.start, count)
+        return Columns({}, {}, slice(0, count), slice(count - last, count), count)
+
     def clamp_variances(self, weights: Vector) -> None:
         """Raise negative running variances to 0: a rule that adds and subtracts rows may produce them."""
         for name, span in self.spans.items():

@@ -1,11 +1,12 @@
 """What every defense has: who is selected, what reaches the server, and what the server makes of it."""
 
+import copy
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,9 @@ class Defense:
     hides_senders: ClassVar[bool] = False
     """Whether the server sees no single participant's submission."""
 
+    private: ClassVar[tuple[str, ...]] = ("ledger", "clock")
+    """Attributes that no simulation gets: it has the class's own value of them."""
+
     setting: Setting
     memory: dict[str, npt.NDArray[Any]]
     ledger: Ledger | None = None
@@ -81,6 +85,22 @@ class Defense:
         self.validate(setting.per_round)
         self.setting = setting
         self.memory = {}
+
+    def simulated(self, seed: int) -> Self:
+        """Return a copy for an attacker to try rows on: the same memory, other random choices, nothing private."""
+        twin = copy.copy(self)
+        for name, value in vars(self).items():
+            if name in self.private:
+                delattr(twin, name)
+            elif name == "setting":
+                twin.setting = replace(self.setting, seed=seed)
+            else:
+                setattr(twin, name, value.simulated(seed) if isinstance(value, Defense) else copy.deepcopy(value))
+        return twin
+
+    def assumed(self, selected: int, n: int) -> int | None:
+        """Number of attackers it is set to tolerate among n updates of so many selected; None where it has no f."""
+        return None
 
     def select(self, round: int) -> Indices:
         """Who takes part, in ascending order; the same for all defenses that leave this as it is."""
@@ -159,12 +179,17 @@ class Rule(Defense):
         aggregate: Vector = self.entry.target(view.updates, **given)
         return aggregate
 
+    def assumed(self, selected: int, n: int) -> int | None:
+        """Return its f, where it has one."""
+        return self._f(selected, n) if "f" in self.parameters else None
+
     def flags(self) -> list[str]:
-        """Says so where f is defined but not within what the rule guarantees."""
+        """Report an f that is 0, or defined but not within what the rule guarantees."""
         n = self.setting.per_round
-        if "f" in self.parameters and not bears(self.entry.tolerates, self._f(n, n), n):
-            return [f"f = {self._f(n, n)} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
-        return []
+        f = self.assumed(n, n)
+        if f is not None and not bears(self.entry.tolerates, f, n):
+            return [f"f = {f} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
+        return [f"f = 0 of {n}: {self.entry.name} is set to tolerate no attacker"] if f == 0 else []
 
     def _f(self, selected: int, n: int) -> int:
         f: Tolerated = self.parameters["f"]

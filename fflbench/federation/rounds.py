@@ -58,6 +58,7 @@ class Federation:
         self.task, self.attack, self.defense, self.seed = task, attack, defense, seed
         if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
             raise ParameterError(f'device "{device}" is not here; use cpu')
+        attack.memory = {}
         data = task.data()
         held = task.divide(data.train.y, seed)
         self.attackers = _attackers(task, attack, seed)
@@ -88,12 +89,14 @@ class Federation:
             view = self.transmit(selected, sent)
             kept = self.aggregate(view)
             metrics = self.evaluate()
+        self._memories()
         self.round += 1
         told = {
             "round": self.round,
             **metrics,
             "attackers_selected": int(np.isin(selected, self.attackers).sum()),
             "selected": len(selected),
+            "f": self.defense.assumed(len(selected), len(view.updates)),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
             **self.defense.report(),
@@ -116,15 +119,20 @@ class Federation:
         """What they send: attackers replace their rows."""
         hostile = np.isin(selected, self.attackers)
         rows, knows = np.flatnonzero(hostile), self.attack.knows
-        declared: dict[str, Any] = {"defense": self.defense} if "defense" in knows else {}
-        if "honest updates" in knows:
-            declared["honest updates"] = updates[~hostile]
+        honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
+        clean = self._clean(selected[hostile])
         groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
         for group in filter(len, groups):
+            declared: dict[str, Any] = {}
+            if "honest updates" in knows:
+                declared["honest updates"] = honest
+            if "defense" in knows:
+                declared["defense"] = functools.partial(self._simulate, selected, group, _read_only(honest), clean)
             known = Known(
                 round=self.round,
                 weights=_read_only(self.weights),
                 participants=selected[group],
+                selected=len(selected),
                 updates=updates[group],
                 columns=self.model.columns,
                 task=self.task,
@@ -135,13 +143,49 @@ class Federation:
             if getattr(poisoned, "shape", None) != known.updates.shape:
                 raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
             updates[group] = poisoned
+        return self._sent(selected, updates, clean)
+
+    def _sent(self, selected: Indices, updates: Matrix, clean: Callable[[Indices], Matrix]) -> Sent:
+        """Rows as they go out, with how attackers behave where fragments are exchanged."""
         if not self.defense.exchanges:
             return Sent(updates, updates)
-        strategy, submitted = self.attack.strategy, updates
-        if strategy == 3 and len(rows):
+        hostile, strategy, submitted = np.isin(selected, self.attackers), self.attack.strategy, updates
+        if strategy == 3 and hostile.any():
             submitted = updates.copy()
-            submitted[rows] = self.honest_engine.train(self.weights, selected[rows], self.round)
+            submitted[hostile] = clean(selected[hostile])
         return Sent(updates, submitted, hostile & (strategy != 1), hostile, self.attack.avoid_each_other)
+
+    def _clean(self, attackers: Indices) -> Callable[[Indices], Matrix]:
+        """Attackers' updates of this round on unpoisoned data, by participant: trained once, and only if asked for."""
+
+        @functools.cache
+        def trained() -> Matrix:
+            return self.honest_engine.train(self.weights, attackers, self.round)
+
+        return lambda who: trained()[np.searchsorted(attackers, who)]
+
+    def _simulate(
+        self,
+        selected: Indices,
+        group: Indices,
+        true_honest: Matrix,
+        clean: Callable[[Indices], Matrix],
+        rows: Matrix,
+        honest: Matrix | None,
+    ) -> Vector | None:
+        """Aggregate of this round if the attackers at `group` sent these rows; `honest` is their estimate of others."""
+        is_honest = ~np.isin(selected, self.attackers)
+        others = np.flatnonzero(is_honest) if honest is None else np.setdiff1d(np.arange(len(selected)), group)
+        places = np.union1d(others, group)
+        updates = np.empty((len(places), rows.shape[1]), np.float32)
+        updates[np.isin(places, group)] = rows
+        updates[np.isin(places, others)] = true_honest if honest is None else honest
+        taking_part = selected[places]
+        twin = self.defense.simulated(int(stream(self.seed, "simulation", self.round).integers(2**63)))
+        sent = self._sent(taking_part, updates, clean)
+        view = twin.transmit(self.round, _read_only(self.weights), taking_part, sent)
+        found = self._change(twin, view.without_non_finite())
+        return None if isinstance(found, str) else found
 
     @timed
     def transmit(self, selected: Indices, sent: Sent) -> ServerView:
@@ -151,22 +195,29 @@ class Federation:
     @timed
     def aggregate(self, view: ServerView) -> str:
         """Change the global model; where the rule has no answer it stays, and the reason is returned."""
+        change = self._change(self.defense, view)
+        if isinstance(change, str):
+            return change
+        weights = (self.weights + change).astype(np.float32, copy=False)
+        self.model.columns.clamp_variances(weights)
+        self.weights = weights
+        return ""
+
+    def _change(self, defense: Defense, view: ServerView) -> Vector | str:
+        """Change of the model by a defense, or the reason why the model stays as it is."""
         if len(view.updates) == 0:
             return "no update was left"
         try:
-            change = np.asarray(self.defense.aggregate(view))
+            change: Vector = np.asarray(defense.aggregate(view))
         except NoAnswerError as reason:
             return str(reason)
         if change.shape != self.weights.shape:
             raise ParameterError(f"the defense's aggregate has shape {change.shape}, not {self.weights.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = (self.weights + change).astype(np.float32, copy=False)
-        # Said like this so that NaN is refused as well.
-        if not np.abs(weights).max(initial=0) < EXPLODED:
-            return "the aggregate was not finite or exploded"
-        self.model.columns.clamp_variances(weights)
-        self.weights = weights
-        return ""
+            # Said like this so that NaN is refused as well.
+            if not np.abs(self.weights + change).max(initial=0) < EXPLODED:
+                return "the aggregate was not finite or exploded"
+        return change
 
     @timed
     def evaluate(self) -> dict[str, Any]:
@@ -185,6 +236,7 @@ class Federation:
         with one_thread():
             final = self.history[-1] if self.task.average_last == 1 else self.evaluation(_mean(self.recent))
         crowded = [told["attackers_selected"] * 5 > told["selected"] for told in self.history]
+        outnumbered = [told["attackers_selected"] > told["f"] for told in self.history if told["f"] is not None]
         return Outcome(
             metrics={name: final[name] for name in METRICS},
             history=list(self.history),
@@ -193,6 +245,7 @@ class Federation:
                 "targeted": self.attack.targeted,
                 "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
                 "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in self.history),
+                "rounds_with_more_attackers_than_f": sum(outnumbered) if outnumbered else None,
                 "dropped_rows": sum(len(told["dropped"]) for told in self.history),
                 "flags": self.defense.flags(),
                 **({"guarantee": promised} if (promised := self.defense.guarantee()) else {}),
@@ -216,21 +269,39 @@ class Federation:
 
     def state(self) -> "State":
         """All that the rounds to come depend on."""
-        memory = {f"memory/{name}": array.copy() for name, array in self.defense.memory.items()}
-        arrays = {"weights": self.weights, "recent": np.stack(self.recent or [self.weights]), **memory}
+        arrays = {"weights": self.weights, "recent": np.stack(self.recent or [self.weights])}
+        for owner, memory in self._memories().items():
+            arrays |= {f"{owner}/{name}": array.copy() for name, array in memory.items()}
         facts = {"round": self.round, "recent": len(self.recent), "history": self.history, "seconds": self.seconds}
         return State(arrays, copy.deepcopy(facts))
 
     def restore(self, state: "State") -> None:
         """Go on from there, to the same bits as if there had been no stop."""
         arrays, facts = state
-        facts = copy.deepcopy(facts)
-        self.weights = arrays["weights"].copy()
-        self.recent = list(arrays["recent"])[: facts["recent"]]
-        self.defense.memory = {
-            name.removeprefix("memory/"): array.copy() for name, array in arrays.items() if name.startswith("memory/")
-        }
-        self.round, self.history, self.seconds = facts["round"], facts["history"], facts["seconds"]
+        weights, recent = arrays["weights"], arrays["recent"]
+        if weights.dtype != np.float32 or {weights.shape, recent.shape[1:]} != {self.weights.shape}:
+            raise ValueError("the state of another model")
+        memories: dict[str, dict[str, npt.NDArray[Any]]] = {owner: {} for owner in self._memories()}
+        for key, array in arrays.items():
+            owner, _, name = key.partition("/")
+            if owner in memories:
+                memories[owner][name] = array.copy()
+        told = copy.deepcopy(facts)
+        # All or nothing: whatever is missing is missed before anything is set.
+        self.round, self.history, self.seconds, self.recent, self.weights = (
+            *(told["round"], told["history"], told["seconds"]),
+            *(list(recent)[: told["recent"]], weights.copy()),
+        )
+        self.defense.memory, self.attack.memory = memories["defense"], memories["attack"]
+
+    def _memories(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
+        """State that defense and attack carry from round to round; a checkpoint holds arrays and nothing else."""
+        memories = {"defense": self.defense.memory, "attack": self.attack.memory}
+        for owner, memory in memories.items():
+            for name, value in memory.items():
+                if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+                    raise ParameterError(f'the {owner}\'s memory["{name}"] must be an array of numbers')
+        return memories
 
 
 class State(NamedTuple):

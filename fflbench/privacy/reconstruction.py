@@ -98,7 +98,7 @@ class Reconstruction(Looking):
             model = FlatModel(new_model(task, seed), torch.device(device))
             held = draw(task, self.groups, self.people, self.batch, seed)
             prepare(task, model, held, self.model_epochs, seed)
-            watched, groups = self._watch(task, defense, model, held, seed)
+            watched, groups, dropped = self._watch(task, defense, model, held, seed)
             updates = [update for each in watched for update in each.look.updates]
             low, high = value_range(task.data().train.x)
             observed = Observed(
@@ -118,16 +118,16 @@ class Reconstruction(Looking):
             guess = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
         tell(1)
-        facts = self.told(defense, attack)
+        facts = {**self.told(defense, attack), **({"dropped_rows": dropped} if dropped else {})}
         return self._scored(task, facts, watched, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
 
     def _watch(
         self, task: Task, defense: Defense, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
-    ) -> "tuple[list[Watched], list[Group]]":
-        """Let every group train and send; what there is to attack, with the number of its group."""
+    ) -> "tuple[list[Watched], list[Group], int]":
+        """Let every group train and send: what there is to attack, the groups, and how many rows were not finite."""
         from fflbench.privacy.victims import trained
 
-        weights, found, groups = model.flat.cpu().numpy().copy(), [], []
+        weights, found, groups, dropped = model.flat.cpu().numpy().copy(), [], [], 0
         linear = linear_layers(model.model)
         sizes = np.full(self.people, self.batch)
         for number, of_group in enumerate(held):
@@ -135,7 +135,8 @@ class Reconstruction(Looking):
             defense.begin(Setting(self.people, self.people, sizes, model.columns, seed))
             selected = defense.select(number)
             sent = group.updates[selected]
-            view = defense.transmit(number, weights, selected, Sent(sent, sent))
+            view = defense.transmit(number, weights, selected, Sent(sent, sent)).without_non_finite()
+            dropped += len(view.dropped)
             partners = getattr(defense, "partner", {})
             for look in looks(self.target, defense, view, selected, group.updates[selected], linear):
                 right = partners.get(look.people[0]) == look.people[1] if self.way.finds_pairs else None
@@ -144,7 +145,9 @@ class Reconstruction(Looking):
             groups.append(group)
         if not found:
             raise ParameterError(NOTHING)
-        return found, groups
+        # Attacks take looks of one size: where rows were dropped, sums over fewer people than elsewhere are left out.
+        most = max(len(each.look.people) for each in found)
+        return [each for each in found if len(each.look.people) == most], groups, dropped
 
     def _scored(
         self,

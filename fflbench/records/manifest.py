@@ -17,9 +17,9 @@ RESULTS_VERSION = 2
 LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 
-def results_versions(cell: Cell) -> dict[str, int]:
-    """The versions that decide whether an old record still stands."""
-    parts = {kind.value: cell.entry(kind).version for kind in cell.kinds}
+def results_versions(cell: Cell) -> dict[str, int | str]:
+    """The versions that decide whether an old record still stands, with the source digests of outside plugins."""
+    parts = {kind.value: cell.entry(kind).results_version for kind in cell.kinds}
     return {"core": RESULTS_VERSION, **parts}
 
 

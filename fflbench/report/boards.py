@@ -91,8 +91,8 @@ def _with_cautions(panel: Panel, told: Mapping[str, tuple[str, ...]]) -> Panel:
     return panel.model_copy(update={"rows": rows})
 
 
-def _versions() -> dict[tuple[Kind, str], int]:
-    return {(entry.kind, entry.name): entry.version for kind in Kind for entry in registry.entries(kind)}
+def _versions() -> dict[tuple[Kind, str], int | str]:
+    return {(entry.kind, entry.name): entry.results_version for kind in Kind for entry in registry.entries(kind)}
 
 
 # Flags
@@ -107,6 +107,7 @@ def _flags(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[
     stale = [str(record) for record in records if _stale(record, versions)]
     if stale:
         yield f"{_count(len(stale), 'record')} of older results versions than this fflbench has: {_some(stale)}"
+    yield from _mixtures(records)
     failed = [f"{record}: {record.reason}" for record in records if record.status == "failed"]
     if failed:
         yield f"{_count(len(failed), 'cell')} failed: {_some(failed)}"
@@ -118,7 +119,22 @@ def _flags(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterable[
             yield f"{_count(len(other), 'record')} made with another {what} than the others: {_some(other)}"
 
 
-def _stale(record: Record, versions: Mapping[tuple[Kind, str], int]) -> bool:
+def _mixtures(records: Sequence[Record]) -> Iterable[str]:
+    """Plugins of which records hold more than one results version, so that their figures are not of one code."""
+    found: dict[str, Counter[str]] = {}
+    for record in records:
+        made = record.manifest.get("results")
+        for kind, version in (made if isinstance(made, dict) else {}).items():
+            chosen = record.configuration.get(kind)
+            name = f'{kind} "{chosen["name"]}"' if isinstance(chosen, dict) else kind
+            found.setdefault(name, Counter())[str(version)] += 1
+    for name, versions in found.items():
+        if len(versions) > 1:
+            told = ", ".join(f"{count} of version {version}" for version, count in versions.most_common())
+            yield f"records are a mixture of versions of {name}: {told}; fflbench run makes them anew"
+
+
+def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bool:
     """Whether the code that decides its result has changed since; plugins that are not here cannot tell."""
     told = record.manifest.get("results")
     if not isinstance(told, dict):

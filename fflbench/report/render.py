@@ -28,6 +28,7 @@ def to_terminal(tables: Sequence[Table], console: Console) -> None:
             ]
             shown.add_row(Text(row.label, style="" if row.attacked else "dim"), *cells)
         console.print(shown)
+        _print_notes(table.notes, console)
 
 
 def to_markdown(tables: Sequence[Table]) -> str:
@@ -46,7 +47,7 @@ def to_markdown(tables: Sequence[Table]) -> str:
                 for metric, value in zip(table.metrics, row.values, strict=True)
             ]
             lines.append(f"| {escape(row.label)} | {' | '.join(texts)} |")
-        lines.append("")
+        lines += ["", *(line for note in table.notes for line in (escape(note), ""))]
     return "\n".join(lines)
 
 
@@ -54,13 +55,15 @@ def to_csv(tables: Sequence[Table]) -> str:
     """A line a figure."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["task", "attack", "defense", "metric", "mean", "half_width_95", "seeds", "note"])
+    writer.writerow(["task", "attack", "defense", "metric", "mean", "half_width_95", "seeds", "note", "flags"])
     for table in tables:
         for row in table.rows:
             for metric, value in zip(table.metrics, row.values, strict=True):
                 found = value.estimate
                 figures = (found.mean, found.half_width, found.seeds) if found else (None, None, None)
-                writer.writerow([table.task, table.attack, row.label, metric.name, *figures, value.note])
+                writer.writerow(
+                    [table.task, table.attack, row.label, metric.name, *figures, value.note, "; ".join(row.flags)]
+                )
     return stream.getvalue()
 
 
@@ -73,8 +76,13 @@ def sheets_to_terminal(sheets: Sequence[Sheet], console: Console) -> None:
         for row in sheet.rows:
             shown.add_row(*map(Text, row))
         console.print(shown)
-        for note in sheet.notes:
-            console.print(Text(note, style="dim"))
+        _print_notes(sheet.notes, console)
+
+
+def _print_notes(notes: Sequence[str], console: Console) -> None:
+    for note in notes:
+        console.print(Text(note, style="dim"))
+    if notes:
         console.print()
 
 

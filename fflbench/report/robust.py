@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fflbench.records.record import Record
+from fflbench.report.flags import flags
 from fflbench.report.panels import Cell, Column, Panel, Row
 from fflbench.report.statistics import BySeed, estimate, holm, leaders, paired, worst
 
@@ -297,15 +297,6 @@ def weaker_than_control(task: Task) -> list[str]:
                 "mean), which only sends noise: it is a weak attack here"
             )
     return found
-
-
-def flags(records: Iterable[Record]) -> tuple[str, ...]:
-    """What a defense says of its own setting, such as an f outside its guarantee."""
-    told: list[str] = []
-    for record in records:
-        said: Any = record.facts.get("flags", [])
-        told += [str(flag) for flag in said] if isinstance(said, list) else []
-    return tuple(dict.fromkeys(told))
 
 
 def promises(records: Iterable[Record]) -> list[float]:

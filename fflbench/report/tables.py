@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fflbench.records.record import Record
+from fflbench.report.flags import flags
 from fflbench.report.statistics import Estimate, estimate
 
 
@@ -45,6 +46,8 @@ class Row:
     label: str
     values: tuple[Value, ...]
     attacked: bool = True
+    flags: tuple[str, ...] = ()
+    """What a reader must know of it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,15 @@ class Table:
         return (
             f"{self.task} under {self.attack}" if any(row.attacked for row in self.rows) else f"{self.task}, no attack"
         )
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands below it: the flags of its rows."""
+        rows: dict[str, list[str]] = {}
+        for row in self.rows:
+            for flag in row.flags:
+                rows.setdefault(flag, []).append(row.label)
+        return [f"{', '.join(labels)}: {flag}" for flag, labels in rows.items()]
 
 
 def robustness(records: Sequence[Record]) -> list[Table]:
@@ -93,7 +105,7 @@ def _of(records: Iterable[Record], defense: str) -> list[Record]:
 
 
 def _row(label: str, records: list[Record], metrics: tuple[Metric, ...], attacked: bool) -> Row:
-    return Row(label, tuple(_value(records, metric) for metric in metrics), attacked)
+    return Row(label, tuple(_value(records, metric) for metric in metrics), attacked, flags(records))
 
 
 def _value(records: list[Record], metric: Metric) -> Value:
@@ -128,6 +140,6 @@ def _with_best(rows: list[Row], metrics: tuple[Metric, ...], attacked: bool) -> 
             else value
             for place, (metric, value) in enumerate(zip(metrics, row.values, strict=True))
         )
-        return Row(row.label, values, row.attacked)
+        return Row(row.label, values, row.attacked, row.flags)
 
     return tuple(mark(row) for row in rows)

@@ -135,7 +135,7 @@ def declared(knows):
         def poison_updates(self, known):
             self.seen = [*getattr(self, "seen", []), len(known.updates)]
             self.honest = known.honest
-            self.defense = known.defense
+            self.simulated = known.simulate(known.updates)
             return known.updates
 
     return Spy()
@@ -150,7 +150,7 @@ def test_an_attack_is_shown_what_it_declares_and_nothing_else(own_registry):
     it.play()
     assert set(spy.seen) == {1}
     assert len(spy.honest) == 10 - len(spy.seen)
-    assert spy.defense is it.defense
+    assert spy.simulated.shape == it.weights.shape
     together = declared(["own data", "honest updates", "defense", "attackers' updates"])
     cell(together).play()
     assert together.seen == [len(spy.seen)]

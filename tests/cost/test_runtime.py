@@ -170,7 +170,7 @@ def test_large_models_are_also_timed_with_shorter_updates(monkeypatch):
 
 def test_a_shorter_model_keeps_its_last_layer():
     columns = columns_of(registry.get(Kind.TASK, "digits-mlp").create())
-    shorter = runtime._first(columns, 1000)
+    shorter = columns.shortened(1000)
     assert (shorter.count, shorter.parameters) == (1000, slice(0, 1000))
     last = columns.last_layer.stop - columns.last_layer.start
     assert shorter.last_layer == slice(1000 - last, 1000)

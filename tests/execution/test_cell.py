@@ -1,10 +1,13 @@
 """One cell: its record, and its checkpoints."""
 
+from unittest.mock import Mock
+
 import pytest
 
 import fflbench as package
 from fflbench.execution import cell as cells
 from fflbench.execution.cell import File
+from fflbench.records.manifest import results_versions
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 
@@ -18,6 +21,16 @@ def one_cell(**overrides):
         "overrides": {"rounds": 6, "average_last": 3, **overrides},
     }
     return plan(parse(content, "own", "own.toml"))[0]
+
+
+class InMemory:
+    """A place that holds these bytes."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def read(self):
+        return self.content
 
 
 @pytest.fixture
@@ -65,6 +78,89 @@ def test_a_checkpoint_of_other_versions_is_not_used(tmp_path, eager, monkeypatch
     monkeypatch.setattr("fflbench.records.manifest.RESULTS_VERSION", 99)
     cells.play(cell, "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
     assert rounds[0] == 1
+
+
+REMEMBERING = '''
+"""Attackers who remember."""
+import numpy as np
+from fflbench.federation import Attack
+from fflbench.registry import attack
+
+@attack("remembering", title="Remembering", knows=["own data"])
+class Remembering(Attack):
+    """Send the sum of all updates so far, reversed."""
+
+    def poison_data(self, examples, task, rng):
+        self.memory["begun"] = np.ones(1)
+        return examples
+
+    def poison_updates(self, known):
+        before = self.memory.get("sum", np.zeros_like(known.weights))
+        self.memory["sum"] = before + known.updates[0]
+        return -self.memory["sum"][None] * self.memory["begun"].astype(np.float32)
+
+@attack("forgetful", title="Forgetful", knows=["own data"])
+class Forgetful(Attack):
+    """Keep what no checkpoint can hold."""
+
+    def poison_updates(self, known):
+        self.memory["rounds"] = [known.round]
+        return known.updates
+'''
+
+
+@pytest.fixture
+def own_attacks(tmp_path, own_registry):
+    from fflbench import registry
+
+    (tmp_path / "own_attacks.py").write_text(REMEMBERING)
+    assert registry.load_named([str(tmp_path / "own_attacks.py")]) == ()
+
+
+def own_attack(name):
+    content = {"tasks": ["digits-mlp"], "attacks": [name], "defenses": ["median"], "seeds": [0]}
+    return plan(parse({**content, "overrides": {"rounds": 6}}, "own", "own.toml"))[0]
+
+
+def test_an_attack_goes_on_with_its_memory(tmp_path, own_attacks):
+    cell, file, rounds = own_attack("remembering"), tmp_path / "own.checkpoint.npz", []
+    with pytest.raises(cells.StoppedError):
+        cells.play(cell, "own", checkpoint=File(file), tell=rounds.append, stopping=lambda: len(rounds) == 3)
+    again = cells.play(cell, "own", checkpoint=File(file))
+    assert again.status == "done", again.error
+    assert again.result() == cells.play(cell, "own").result()
+
+
+def test_memory_that_a_checkpoint_cannot_hold_is_refused_in_the_first_round(own_attacks):
+    record = cells.play(own_attack("forgetful"), "own")
+    assert record.reason == 'the attack\'s memory["rounds"] must be an array of numbers'
+
+
+@pytest.mark.parametrize("flips", range(0, 400, 40))
+def test_a_checkpoint_with_any_bit_flipped_is_as_good_as_none(tmp_path, flips):
+    """Both what is stored and the archive's own directory, which numpy does not check."""
+    cell, file, rounds = one_cell(rounds=3), tmp_path / "own.checkpoint.npz", []
+    with pytest.raises(cells.StoppedError):
+        cells.play(cell, "own", checkpoint=File(file), tell=rounds.append, stopping=lambda: len(rounds) == 2)
+    content = file.read_bytes()
+
+    def restored(content):
+        federation = Mock()
+        cells._Checkpoint(InMemory(content), {"cell": cell.id, **results_versions(cell)}).restore(federation)
+        return federation.restore.called
+
+    assert restored(content)
+    for flip in range(flips, flips + 40):
+        damaged = bytearray(content)
+        damaged[flip * len(content) // 400] ^= 1 << (flip % 8)
+        assert not restored(bytes(damaged))
+
+
+def test_a_checkpoint_of_another_cell_is_not_used(tmp_path, eager):
+    file, rounds = tmp_path / "own.checkpoint.npz", []
+    cells.play(one_cell(), "own", checkpoint=File(file))
+    cells.play(one_cell(batch_size=7), "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
+    assert rounds == [1, 2, 3, 4, 5, 6]
 
 
 def test_short_cells_do_not_checkpoint(tmp_path):

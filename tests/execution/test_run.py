@@ -48,6 +48,37 @@ def test_the_longest_cells_come_first(fflbench):
     assert order == ["digits-cnn"] * 4 + ["digits-mlp"] * 4
 
 
+OWN_RULE = '''
+"""A rule of somebody's."""
+from fflbench.registry import defense
+
+@defense("own-rule", title="Own rule")
+def own_rule(updates):
+    """The mean."""
+    return updates.mean(0)
+'''
+
+
+def test_an_edited_plugin_is_run_again_and_a_comment_is_no_edit(fflbench):
+    fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["median", "own-rule"]'))
+    plugin = fflbench.folder / "own_rule.py"
+    plugin.write_text(OWN_RULE)
+    run = ("run", "own.toml", "--seeds", "0", "--plugin", "own_rule.py")
+    fflbench(*run)
+    before = results(fflbench.records())
+    plugin.write_text(OWN_RULE.replace("    return", "    # Nothing to see here.\n    return"))
+    _, err = fflbench(*run)
+    assert "4 cells, 4 done already, 0 to run" in err
+    plugin.write_text(OWN_RULE.replace("return updates", "return -updates"))
+    _, err = fflbench(*run)
+    assert "4 cells, 2 done already, 2 to run" in err
+    told = '2 finished cells run again, since what they were made with has changed: defense "own-rule"'
+    assert [line for line in err.splitlines() if "run again" in line] == [told]
+    assert sum(before[key] != after for key, after in results(fflbench.records()).items()) == 2
+    _, err = fflbench(*run)
+    assert "4 cells, 4 done already, 0 to run" in err
+
+
 def test_records_of_another_results_version_are_redone(fflbench):
     fflbench("run", "own.toml", "--seeds", "0")
     files = sorted((fflbench.folder / "results/own").glob("*.json"))

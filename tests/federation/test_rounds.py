@@ -391,3 +391,14 @@ def test_huge_inputs_of_one_participant_reach_nobody_else(federation, own_regist
         cell = Federation(cell.task, hostile, cell.defense, 0)
     dropped = [cell.play()["dropped"] for _ in range(3)]
     assert set().union(*dropped) <= {held}
+
+
+def test_an_f_of_zero_and_rounds_with_more_attackers_than_f_are_reported(federation):
+    it = federation(attack="label-flipping", defense=("trimmed-mean", {"f": 0}), rounds=4)
+    facts = it.run().facts
+    assert facts["flags"] == ["f = 0 of 10: trimmed-mean is set to tolerate no attacker"]
+    attacked = sum(told["attackers_selected"] > 0 for told in it.history)
+    assert 0 < attacked == facts["rounds_with_more_attackers_than_f"]
+    enough = federation(attack="label-flipping", defense=("trimmed-mean", {"f": 4}), rounds=4).run().facts
+    assert (enough["flags"], enough["rounds_with_more_attackers_than_f"]) == ([], 0)
+    assert federation(attack="label-flipping", rounds=1).run().facts["rounds_with_more_attackers_than_f"] is None

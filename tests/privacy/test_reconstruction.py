@@ -227,6 +227,31 @@ def test_the_table_shows_attack_target_and_defense(records):
     assert "2 people a round, 1 example each, 1 local step" in page
 
 
+@pytest.mark.parametrize(
+    ("target", "defense", "attacked"),
+    [("own", "fedavg", 7), ("own", "ffl", 6), ("found-pair-sum", "ffl", 3), ("aggregate", "fedavg", 1)],
+)
+def test_rows_that_are_not_finite_are_dropped_as_in_every_measure(target, defense, attacked, monkeypatch):
+    """One of the first group of four; where it mixes, both it and its partner may send what is not finite."""
+    from fflbench.privacy import victims
+
+    whole, groups = victims.trained, []
+
+    def spoiled(*arguments):
+        group = whole(*arguments)
+        if not groups:
+            group.updates[1, ::2] = np.nan
+        groups.append(group)
+        return group
+
+    monkeypatch.setattr(victims, "trained", spoiled)
+    record = play(cells(target, [defense], steps=1, people=4)[0], "own")
+    assert record.status == "done", record.error
+    assert record.facts["dropped_rows"] == (2 if defense == "ffl" else 1)
+    assert record.facts["reconstructions"] == attacked
+    assert np.isfinite(record.metrics["psnr"])
+
+
 def test_nobody_may_be_left_without_a_partner():
     finding = registry.get(Kind.MEASURE, "reconstruction").create(people=3)
     task = registry.get(Kind.TASK, "digits-cnn").create()

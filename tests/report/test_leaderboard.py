@@ -239,6 +239,27 @@ def test_other_versions_and_processors_and_what_a_rule_does_not_bear_are_flagged
     assert "⚑1 f = 5 is more than it bears" in panels.to_markdown(found)
 
 
+def test_rounds_that_kept_the_model_are_flagged():
+    troubled = record(defense="krum")
+    troubled = troubled.model_copy(update={"facts": troubled.facts | {"rounds_that_kept_the_model": 2}})
+    found = panel(boards.board("own", [*WHOLE, troubled]), "digits-mlp-summary")
+    rows = {row.label: row.flags for row in found.rows}
+    assert rows["krum"] == ("there was no usable aggregate and the model was kept in 2 of 3 rounds",)
+
+
+def test_a_mixture_of_two_sources_of_a_plugin_is_flagged():
+    def of_source(seed, source):
+        told = record(defense="theirs", seed=seed)
+        results = told.manifest["results"] | {"defense": f"1+{source}"}
+        return told.model_copy(update={"manifest": told.manifest | {"results": results}})
+
+    one = [of_source(seed, "aaaa") for seed in range(3)]
+    assert not any("mixture" in flag for flag in boards.board("own", [*WHOLE, *one]).flags)
+    mixed = boards.board("own", [*WHOLE, *one[:2], of_source(2, "bbbb")])
+    (told,) = (flag for flag in mixed.flags if "mixture" in flag)
+    assert 'defense "theirs": 2 of version 1+aaaa, 1 of version 1+bbbb' in told
+
+
 def test_differences_from_fedavg_are_paired_and_corrected():
     found = panel(boards.board("own", WHOLE), "digits-mlp-gaussian-noise")
     against = cell(found, "median", "accuracy_against_fedavg")

@@ -142,3 +142,22 @@ def test_a_curve_in_text():
     assert plot([0.1, 0.2, 0.3]).endswith("1 3 rounds")
     assert plot([0.5]).count("•") == 1
     assert "no rounds" in plot([])
+
+
+def test_rounds_that_kept_the_model_and_had_more_attackers_than_f_are_flagged():
+    """In the terminal, in Markdown and in CSV, each flag once, with the rows it is about."""
+    quiet = [record("fedavg", seed, 0.9) for seed in (0, 1)]
+    facts = {"rounds_that_kept_the_model": 2, "rounds_with_more_attackers_than_f": 1, "flags": ["f = 0 of 4"]}
+    loud = [record("krum", seed, 0.9, history=[{}] * 10) for seed in (0, 1)]
+    loud = [told.model_copy(update={"facts": told.facts | facts}) for told in loud]
+    found = robustness([*quiet, *loud])
+    console = Console(file=io.StringIO(), width=160)
+    render.to_terminal(found, console)
+    for text in (console.file.getvalue(), render.to_markdown(found).replace("\\", "")):
+        assert text.count("krum: there was no usable aggregate and the model was kept in 4 of 20 rounds") == 1
+        assert text.count("krum: more attackers than f were selected in 2 of 20 rounds") == 1
+        assert text.count("krum: f = 0 of 4") == 1
+        assert "fedavg:" not in text
+    flags = {row["defense"]: row["flags"] for row in csv.DictReader(io.StringIO(render.to_csv(found)))}
+    assert flags["fedavg"] == ""
+    assert "more attackers than f" in flags["krum"]

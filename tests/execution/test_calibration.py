@@ -1,0 +1,57 @@
+"""Estimates of how long cells take."""
+
+import time
+
+import pytest
+
+from fflbench.execution.calibration import seconds_of
+from fflbench.federation import Defense
+from fflbench.registry import defense
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+
+
+@pytest.fixture
+def sleepy(own_registry):
+    """Defenses that take their time where a calibration of training alone does not look."""
+
+    @defense("slow-start", title="Slow start")
+    class SlowStart(Defense):
+        """Sleeps before the first round."""
+
+        def begin(self, setting):
+            super().begin(setting)
+            time.sleep(0.3)
+
+        def aggregate(self, view):
+            return view.updates.mean(0)
+
+    @defense("slow-rounds", title="Slow rounds")
+    class SlowRounds(Defense):
+        """Sleeps on the way to the server and there."""
+
+        def transmit(self, *arguments):
+            time.sleep(0.05)
+            return super().transmit(*arguments)
+
+        def aggregate(self, view):
+            time.sleep(0.05)
+            return view.updates.mean(0)
+
+
+def estimates(*defenses, **overrides):
+    content = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": list(defenses), "seeds": [0]}
+    return seconds_of(plan(parse({**content, "overrides": overrides}, "own", "own.toml")))
+
+
+def test_the_work_of_defenses_is_part_of_an_estimate(sleepy):
+    start, rounds = estimates("slow-start", "slow-rounds", rounds=30)
+    assert start > 0.3
+    assert rounds > 30 * 0.1
+
+
+def test_a_defense_of_large_models_is_timed_on_shorter_updates(sleepy, monkeypatch):
+    monkeypatch.setattr("fflbench.execution.calibration.VALUES", 10_000)
+    (shortened,) = estimates("slow-rounds", rounds=1)
+    # Its sleep counts as work on each of the columns that were left out.
+    assert shortened > 0.2

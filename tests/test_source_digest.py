@@ -1,0 +1,77 @@
+import importlib
+import sys
+
+import pytest
+
+from fflbench import registry
+from fflbench.registry import Kind
+
+RULE = '''
+"""A rule of somebody's."""
+from fflbench.registry import defense
+{more}
+
+@defense("own-rule", title="Own rule")
+def own_rule(updates):
+    """The mean."""
+    return {value}
+'''
+
+
+@pytest.fixture
+def version(tmp_path, own_registry, monkeypatch):
+    """The results version of a rule whose file, or package, holds this text."""
+    number = iter(range(100))
+
+    def load(text, **beside):
+        folder = tmp_path / f"try{next(number)}" / "own_package"
+        folder.mkdir(parents=True)
+        for name, content in {"__init__": "", "rule": text, **beside}.items():
+            (folder / f"{name}.py").write_text(content)
+        monkeypatch.setattr(sys, "path", [str(folder.parent), *sys.path])
+        for name in [name for name in sys.modules if name.partition(".")[0] == "own_package"]:
+            monkeypatch.delitem(sys.modules, name)
+        registry._entries.pop((Kind.DEFENSE, "own-rule"), None)
+        importlib.invalidate_caches()
+        plugin = "own_package.rule" if beside else str(folder / "rule.py")
+        assert registry.load_named([plugin]) == ()
+        return registry.get(Kind.DEFENSE, "own-rule").results_version
+
+    return load
+
+
+PLAIN = RULE.format(more="", value="updates.mean(0)")
+
+
+def test_the_version_of_an_outside_plugin_changes_with_its_code(version):
+    assert version(PLAIN) != version(PLAIN.replace("updates.mean(0)", "-updates.mean(0)"))
+
+
+def test_comments_and_layout_do_not_count(version):
+    laid_out = PLAIN.replace("return updates.mean(0)", "# A comment.\n    return (\n        updates.mean( 0 )\n    )")
+    assert version(PLAIN) == version(laid_out)
+
+
+def test_a_package_counts_with_all_its_modules(version):
+    text = RULE.format(more="from own_package.helper import half", value="half(updates.mean(0))")
+    first = version(text, helper="def half(x):\n    return x / 2\n")
+    assert first == version(text, helper="def half(x):  # a comment\n    return x / 2\n")
+    assert first != version(text, helper="def half(x):\n    return x / 3\n")
+
+
+def test_built_ins_are_known_by_their_number_alone():
+    assert registry.get(Kind.DEFENSE, "median").results_version == 1
+
+
+def test_code_that_no_file_holds_has_no_digest(own_registry, monkeypatch):
+    import types
+
+    notebook = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+
+    def mean(updates):
+        """The mean."""
+
+    mean.__module__ = "__main__"
+    registry.defense("from-a-notebook", title="From a notebook")(mean)
+    assert registry.get(Kind.DEFENSE, "from-a-notebook").results_version == 1
