@@ -14,14 +14,18 @@ from tests.fuzz.door import CAMPAIGNS, INPUTS, doors
 from tests.fuzz.ready import load
 from tests.fuzz.worker import Result
 
+ALL = "all"
+
 
 def main() -> int:
     """Run the command; returns its exit code."""
     options = _options()
-    chosen = [door for door in doors(options.campaign) if not options.door or door.name in options.door]
+    campaigns = CAMPAIGNS if options.campaign == ALL else (options.campaign,)
+    known = [door for campaign in campaigns for door in doors(campaign)]
+    chosen = [door for door in known if not options.door or door.name in options.door]
     if options.list:
         for door in chosen:
-            print(f"{door.name:14} {door.summary}")
+            print(f"{door.name:16} {door.summary}")
         return 0
     if unknown := set(options.door) - {door.name for door in chosen}:
         print(f"there is no door {', '.join(sorted(unknown))} (--list shows them)", file=sys.stderr)
@@ -54,7 +58,9 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("campaign", nargs="?", choices=CAMPAIGNS, default=INPUTS)
+    parser.add_argument(
+        "campaign", nargs="?", choices=(*CAMPAIGNS, ALL), default=INPUTS, help="altered inputs, flipped bits, or both"
+    )
     parser.add_argument("--cases", type=int, default=1000, help="how many, over all doors (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed makes other cases")
     parser.add_argument("--door", action="append", default=[], help="only this one; may be given several times")

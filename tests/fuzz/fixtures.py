@@ -71,6 +71,10 @@ updates = 2
 """A suite with every measure, as small as can be."""
 
 
+BOARD = ("", "communication", "reconstruction")
+"""Measures of the leaderboard that cases start from."""
+
+
 @dataclass(frozen=True)
 class Made:
     """A record's file and that of its arrays."""
@@ -151,7 +155,7 @@ def board() -> dict[str, bytes]:
     """A leaderboard of a few of those records, by file."""
     from fflbench.report import leaderboard
 
-    few = [record for record in made() if record.measure in ("", "communication", "reconstruction")]
+    few = [record for record in made() if record.measure in BOARD and record.tree["configuration"]["seed"] == 0]
     with tempfile.TemporaryDirectory() as folder:
         results, target = Path(folder, "results", "small"), Path(folder, "boards", "small")
         for record in few:
@@ -173,3 +177,18 @@ def vocabulary() -> tuple[str, ...]:
         for entry in registry.entries(kind):
             words |= {entry.name, *(parameter.name for parameter in entry.parameters)}
     return tuple(sorted(words))
+
+
+@functools.cache
+def parameters() -> tuple[tuple[str, str, Any], ...]:
+    """Parameters of what is in the small suite: the table they stand in, their name and their default."""
+    from fflbench import registry
+    from fflbench.registry import Kind
+
+    of = [(Kind.TASK, "digits-mlp"), (Kind.ATTACK, "label-flipping"), (Kind.DEFENSE, "ffl"), (Kind.TASK, "digits-mlp")]
+    tables = ["task.digits-mlp", "attack.label-flipping", "defense.ffl", "overrides"]
+    return tuple(
+        (table, parameter.name, 1 if parameter.required else parameter.default)
+        for table, (kind, name) in zip(tables, of, strict=True)
+        for parameter in registry.get(kind, name).parameters
+    )

@@ -173,14 +173,14 @@ def _alter(rng: Random, root: list[Any], parent: Any, key: Any, words: Sequence[
     elif kind == 7:
         parent[key] = rng.choice(([value], {"a": value}, str(value)[:1000], [value, value]))
     else:
-        parent[key] = _nearby(rng, value)
+        parent[key] = nearby(rng, value)
 
 
 def _name(rng: Random, words: Sequence[Any]) -> str:
     return str(rng.choice((*words, *TEXTS)) if words and rng.random() < 0.5 else rng.choice(TEXTS))
 
 
-def _nearby(rng: Random, value: Any) -> Any:
+def nearby(rng: Random, value: Any) -> Any:
     """A value of the same type, or nearly."""
     if isinstance(value, bool):
         return rng.choice((not value, int(value), str(value).lower()))
@@ -188,7 +188,7 @@ def _nearby(rng: Random, value: Any) -> Any:
         half = value + 0.5 if abs(value) < 2**53 else 0.5
         return rng.choice((value + 1, value - 1, -value, half, float(round(half)), value * 10**9, str(value)))
     if isinstance(value, float):
-        return rng.choice((-value, value + 1, value * 1e9, value * 1e300, -value * 1e300, int(min(value, 9)), 1e-320))
+        return rng.choice((-value, value + 1, value * 1e9, value * 1e300, -value * 1e300, 7, 1e-320))
     if isinstance(value, str):
         return rng.choice(
             (value + rng.choice(TEXTS), value.upper(), value[1:], value * 20, rng.choice(ESCAPES) + value)
@@ -198,6 +198,16 @@ def _nearby(rng: Random, value: Any) -> Any:
     if isinstance(value, dict):
         return rng.choice((list(value.items()), list(value), {}, dict(list(value.items())[:1])))
     return rng.choice(NUMBERS)
+
+
+def shown(value: Any) -> str:
+    """A value as somebody would type it."""
+    return "1" * 401 if isinstance(value, int) and abs(value) >= 10**400 else str(value)[:2000]
+
+
+def speakable(text: str) -> str:
+    """Text as a shell can hand it over: no NUL, and no surrogates but those that stand for undecodable bytes."""
+    return "".join(sign for sign in text if sign != "\0" and not "\ud800" <= sign < "\udc80")
 
 
 def json_text(rng: Random, tree: Any) -> bytes:

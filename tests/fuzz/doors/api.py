@@ -8,7 +8,7 @@ import numpy as np
 from tests.fuzz import fixtures
 from tests.fuzz.case import Case
 from tests.fuzz.door import door
-from tests.fuzz.mutation import altered, hostile
+from tests.fuzz.mutation import altered, hostile, shown, speakable
 
 
 def _rules() -> list[str]:
@@ -105,7 +105,7 @@ def _weights(rng: Random, updates: Any) -> Any:
     return rng.choice(others)
 
 
-@door("aggregate", share=10, prepare=_rules)
+@door("aggregate", share=12, prepare=_rules)
 def aggregate(case: Case) -> None:
     """`fflbench.aggregate` with matrices, weights and parameters of any kind; its answer is finite."""
     import fflbench
@@ -135,7 +135,7 @@ def aggregate(case: Case) -> None:
         case.require(bool(np.isfinite(values).all()), "aggregate is not finite", str(name), "\n".join(case.log))
 
 
-@door("functions", share=4)
+@door("functions", share=6)
 def functions(case: Case) -> None:
     """`fflbench.load`, `fflbench.run`, `Data.of` and the readers of sizes and durations, with odd arguments."""
     import fflbench
@@ -144,9 +144,9 @@ def functions(case: Case) -> None:
 
     rng = case.rng
     kind = rng.randrange(5)
-    text = str(hostile(rng))[:2000]
+    text = shown(hostile(rng))
     if kind == 0:
-        case.call(fflbench.load, rng.choice((text.replace("\0", ""), case.folder, ".", "missing")))
+        case.call(fflbench.load, rng.choice((speakable(text), case.folder, ".", "missing")))
     elif kind == 1:
         units = rng.choice(("", "s", "m", "h", "d", "K", "MB", "G", "TB", " "))
         case.call(
@@ -158,7 +158,7 @@ def functions(case: Case) -> None:
     elif kind == 3:
         from fflbench.execution.run import prepare
 
-        suite = rng.choice(("quick", text.replace("\0", ""), "small.toml"))
+        suite = rng.choice(("quick", speakable(text), "small.toml"))
         case.write("small.toml", fixtures.SMALL)
         given = rng.choice((None, [0], [], [-1], [10**30], [True], ["0"], 3, "0,1"))
         case.call(prepare, suite, out="results", seeds=given if isinstance(given, list | None) else [given])

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.fuzz.case import Case
 from tests.fuzz.door import door
-from tests.fuzz.mutation import TEXTS, altered, damaged, hostile, misplace
+from tests.fuzz.mutation import TEXTS, altered, damaged, hostile, misplace, shown, speakable
 
 NETS = """
 import torch
@@ -86,7 +86,7 @@ def _other_tensors(case: Case, tensors: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.contiguous() for name, tensor in found.items()}
 
 
-@door("gradients", share=6, prepare=_files)
+@door("gradients", share=7, prepare=_files)
 def gradients(case: Case) -> None:
     """`attack` with altered safetensors files and options."""
     from safetensors.torch import save
@@ -127,7 +127,7 @@ def gradients(case: Case) -> None:
         odd = altered(rng, options, ("1,4,4", "16", "2", "0,1", *(f"nets:{name}" for name in NETS_NAMES)), times=1)
         odd = odd if isinstance(odd, dict) else options
         options = {name: value for name, value in odd.items() if name in options | more}
-    name = rng.choice(("dlg", "idlg", "inverting-gradients", "analytic", "analytic", "lira", str(hostile(rng))))
+    name = rng.choice(("dlg", "idlg", "inverting-gradients", "analytic", "analytic", "lira", shown(hostile(rng))))
     given = [part for option, value in options.items() for part in (f"--{option}", _argument(value))]
     if options.get("set") != "steps=2" and name != "analytic":
         given += ["--set", "steps=2"]
@@ -138,4 +138,4 @@ NETS_NAMES = ("small", "binary", "nothing", "ends", "empty", "no_grad", "halves"
 
 
 def _argument(value: Any) -> str:
-    return str(value)[:2000].replace("\0", "").encode("utf-8", "replace").decode()
+    return speakable(shown(value))

@@ -7,7 +7,7 @@ from typing import Any
 from tests.fuzz import fixtures
 from tests.fuzz.case import Case
 from tests.fuzz.door import door
-from tests.fuzz.mutation import hostile
+from tests.fuzz.mutation import hostile, shown, speakable
 
 SKIPPED = ("fetch",)
 """Commands that a door of their own has, or that need the network."""
@@ -98,5 +98,4 @@ def _value(rng: Random, parameter: Any) -> str:
 
 
 def _text(rng: Random) -> str:
-    text = str(hostile(rng, fixtures.vocabulary()))[:2000]
-    return "".join(sign for sign in text if sign != "\0" and not "\ud800" <= sign < "\udc80")
+    return speakable(shown(hostile(rng, fixtures.vocabulary())))

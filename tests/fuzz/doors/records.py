@@ -107,7 +107,7 @@ def single_records(case: Case) -> None:
         case.command("show", record.id[: rng.choice((3, 8, 16))])
     elif kind < 0.55:
         ending = rng.choice(("png", "svg", "svg", "xyz", ""))
-        case.command("show", name, "--plot", f"plot.{ending}", writes=[f"plot.{ending}"])
+        case.command("show", name, "--plot", f"plot.{ending}", writes=[f"plot.{ending}", "plot.png"])
     elif kind < 0.93:
         case.command("run", name, "--dry-run")
     else:
@@ -147,7 +147,7 @@ def own_tables(case: Case) -> None:
     _run_again(case, measures, records)
 
 
-@door("arrays", share=3, prepare=fixtures.made)
+@door("arrays", share=1.5, prepare=fixtures.made)
 def arrays_beside_records(case: Case) -> None:
     """Altered arrays of a finished run's records, which know their digests, in the figures of `run`."""
     from fflbench.records.arrays import digest
@@ -186,7 +186,7 @@ def extreme_numbers(case: Case) -> None:
         case.command("show", f"{records[0].id}.json")
 
 
-@door("status", share=5, prepare=fixtures.made)
+@door("status", share=7, prepare=fixtures.made)
 def status_files(case: Case) -> None:
     """Altered status files of runs, by `status` and `status --json`."""
     rng = case.rng
