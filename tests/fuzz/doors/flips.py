@@ -6,6 +6,7 @@ import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -39,27 +40,21 @@ class _Kept:
 
 @dataclass(frozen=True)
 class _Played:
-    """A cell, its result when nothing disturbs it, and a checkpoint from the middle of it."""
+    """A cell, its result when nothing disturbs it, a checkpoint from the middle of it, and the state in that."""
 
     cell: Any
     result: dict[str, Any]
-    versions: Any
-    federation: Any
-    state: Any
     checkpoint: bytes
+    state: Any
 
 
 @functools.cache
 def _played() -> _Played:
-    from fflbench.execution import cell as execution
-    from fflbench.federation.rounds import Federation
-    from fflbench.records.manifest import results_versions
-    from fflbench.registry import Kind
+    from fflbench.execution.cell import StoppedError, play
     from fflbench.suites.plan import plan
     from fflbench.suites.suite import parse
 
     cell = plan(parse(tomllib.loads(SUITE), "flips", "flips.toml"))[0]
-    result = execution.play(cell, "flips").result()
     place, rounds = _Kept(), 0
 
     def stopping() -> bool:
@@ -67,16 +62,28 @@ def _played() -> _Played:
         rounds += 1
         return rounds == 2
 
-    with suppress(execution.StoppedError):
-        execution.play(cell, "flips", checkpoint=place, stopping=stopping)
-    federation = Federation(cell.create(Kind.TASK), cell.create(Kind.ATTACK), cell.create(Kind.DEFENSE), cell.seed)
-    versions = results_versions(cell)
-    taken: list[Any] = []
-    federation.restore = taken.append
-    execution._Checkpoint(place, versions).restore(federation)
-    assert len(taken) == 1, "an undamaged checkpoint must be restored"
-    assert execution.play(cell, "flips", checkpoint=_Kept(place.content)).result() == result
-    return _Played(cell, result, versions, federation, taken[0], place.content)
+    with suppress(StoppedError):
+        play(cell, "flips", checkpoint=place, stopping=stopping)
+    (state,) = _restored(cell, place)
+    result = play(cell, "flips").result()
+    assert play(cell, "flips", checkpoint=_Kept(place.content)).result() == result
+    return _Played(cell, result, place.content, state)
+
+
+def _restored(cell: Any, place: _Kept) -> list[Any]:
+    """The states that a cell goes on from, at most one; no round of it is played."""
+    from fflbench.execution.cell import StoppedError, play
+    from fflbench.federation.rounds import Federation
+
+    def stop(*_: Any) -> None:
+        raise StoppedError(kept=False)
+
+    with mock.patch.object(Federation, "restore") as restore, mock.patch.object(Federation, "run", stop):
+        try:
+            failed = play(cell, "flips", checkpoint=place)
+        except StoppedError:
+            return [call.args[0] for call in restore.call_args_list]
+    raise AssertionError(failed.error)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -90,20 +97,18 @@ def _same(one: Any, other: Any) -> bool:
 @door("checkpoint-flips", share=4, campaign=FLIPS, prepare=_played)
 def checkpoint_flips(case: Case) -> None:
     """A checkpoint with one bit flipped: restored exactly, or not at all; every fiftieth is played to its end."""
-    from fflbench.execution import cell as execution
+    from fflbench.execution.cell import play
 
     played = _played()
     damaged = _Kept(flipped(played.checkpoint, case.rng.randrange(8 * len(played.checkpoint))))
     if case.number % 50 == 0:
-        record = case.call(execution.play, played.cell, "flips", checkpoint=damaged)
+        record = case.call(play, played.cell, "flips", checkpoint=damaged)
         case.require(record.status == "done", "a damaged checkpoint makes a cell fail", detail=record.error)
         case.require(record.result() == played.result, "a damaged checkpoint changes a result")
         return
-    taken: list[Any] = []
-    played.federation.restore = taken.append
-    case.call(execution._Checkpoint(damaged, played.versions).restore, played.federation)
-    case.outcome = 0 if taken else 2
-    case.require(all(_same(state, played.state) for state in taken), "a damaged checkpoint is restored")
+    states = case.call(_restored, played.cell, damaged)
+    case.outcome = 0 if states else 2
+    case.require(all(_same(state, played.state) for state in states), "a damaged checkpoint is restored")
 
 
 @door("record-flips", share=4, campaign=FLIPS, prepare=fixtures.made)
