@@ -20,7 +20,7 @@ ALL = "all"
 def main() -> int:
     """Run the command; returns its exit code."""
     options = _options()
-    campaigns = CAMPAIGNS if options.campaign == ALL else (options.campaign,)
+    campaigns = CAMPAIGNS if options.campaign == ALL or options.door else (options.campaign,)
     known = [door for campaign in campaigns for door in doors(campaign)]
     chosen = [door for door in known if not options.door or door.name in options.door]
     if options.list:
@@ -44,7 +44,7 @@ def main() -> int:
             advance(1)
             if result.failure and not alone and (key := f"{result.door} {result.failure}") not in seen:
                 seen.add(key)
-                print(report.failure(result, options.campaign, options.seed), file=sys.stderr, flush=True)
+                print(report.failure(result, options.seed), file=sys.stderr, flush=True)
             if alone:
                 print(report.whole(result))
 
@@ -52,7 +52,7 @@ def main() -> int:
     if not alone:
         print(report.table(tally, time.monotonic() - start))
     if options.report:
-        options.report.write_text(report.markdown(tally, options.campaign, options.seed), "utf-8")
+        options.report.write_text(report.markdown(tally, options.seed), "utf-8")
     return 1 if tally.failed else 0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.door import Door
-from tests.fuzz.failure import FailedError, Failure, of_exception, printable
+from tests.fuzz.failure import FailedError, Failure, of_exception, of_printed, printable
 from tests.fuzz.world import Watchdog, World
 
 EXIT_CODES = (0, 1, 2, 130)
@@ -62,8 +62,9 @@ class Case:
         self.log.append(printable(f"{ran.out}{ran.err}exit code {ran.code}"))
         self.outcome = ran.code
         said = f"{ran.out}{ran.err}"
+        if "Traceback (most recent call last)" in said:
+            raise FailedError(of_printed(said))
         self.require(ran.code in EXIT_CODES, f"exit code {ran.code}", detail=said)
-        self.require("Traceback (most recent call last)" not in said, "prints a traceback", detail=said)
         if found := CONTROL.search(said):
             line = said[said.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0][:500]
             self.require(False, "control character on the terminal", _beginning(given[0], line), line)

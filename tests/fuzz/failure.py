@@ -51,10 +51,22 @@ def of_exception(error: BaseException) -> Failure:
 
 def of_dump(kind: str, dump: str) -> Failure:
     """The failure of a process that was ended from outside, from what faulthandler wrote of it."""
-    found = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', dump)
     # faulthandler has the innermost frame first.
-    frames = [(name, int(line), function) for name, line, function in reversed(found)]
-    return Failure(kind, innermost(frames), printable(dump))
+    return Failure(kind, innermost(_frames(dump)[::-1]), printable(dump))
+
+
+def of_printed(output: str) -> Failure:
+    """The failure of a command that printed a traceback."""
+    named = re.findall(r"^(?:\w+\.)*(\w+)(?::|$)", output, re.MULTILINE)
+    return Failure(
+        f"prints a traceback of {named[-1] if named else '?'}", innermost(_frames(output)), printable(output)
+    )
+
+
+def _frames(text: str) -> list[tuple[str, int, str]]:
+    """File, line and function of the frames in a text, in their order."""
+    found = re.findall(r'File "([^"]+)", line (\d+),? in (\S+)', text)
+    return [(name, int(line), function) for name, line, function in found]
 
 
 def innermost(frames: list[tuple[str, int, str]]) -> str:

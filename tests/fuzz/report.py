@@ -1,22 +1,20 @@
 """Failures and counts for whoever reads them."""
 
 from tests.fuzz.campaign import Tally
-from tests.fuzz.door import INPUTS
 from tests.fuzz.worker import Result
 
 CODES = ("0", "1", "2", "130")
 
 
-def reproduce(result: Result, campaign: str, seed: int) -> str:
+def reproduce(result: Result, seed: int) -> str:
     """The command that runs a case alone."""
-    chosen = "" if campaign == INPUTS else f" {campaign}"
-    return f"python -m tests.fuzz{chosen} --door {result.door} --seed {seed} --case {result.number}"
+    return f"python -m tests.fuzz --door {result.door} --seed {seed} --case {result.number}"
 
 
-def failure(result: Result, campaign: str, seed: int) -> str:
+def failure(result: Result, seed: int) -> str:
     """A failure with its command and the end of its output."""
     assert result.failure
-    lines = [f"{result.door}: {result.failure}", f"  {reproduce(result, campaign, seed)}"]
+    lines = [f"{result.door}: {result.failure}", f"  {reproduce(result, seed)}"]
     lines += [f"  | {line}" for line in result.failure.short.splitlines()]
     return "\n".join(lines)
 
@@ -47,12 +45,12 @@ def table(tally: Tally, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def markdown(tally: Tally, campaign: str, seed: int) -> str:
+def markdown(tally: Tally, seed: int) -> str:
     """All failures that differ, with how often each was found."""
-    lines = [f"# Failures of the campaign {campaign}, seed {seed}", ""]
+    lines = [f"# Failures, seed {seed}", ""]
     for group in tally.groups():
         first = group[0]
         assert first.failure
-        lines += [f"## {len(group)} x {first.door}: {first.failure}", "", f"`{reproduce(first, campaign, seed)}`", ""]
+        lines += [f"## {len(group)} x {first.door}: {first.failure}", "", f"`{reproduce(first, seed)}`", ""]
         lines += ["```", *first.log[-2:-1], first.failure.short, "```", ""]
     return "\n".join(lines)

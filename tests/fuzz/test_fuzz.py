@@ -18,6 +18,12 @@ from tests.fuzz.door import CAMPAIGNS, Door, doors
 from tests.fuzz.failure import ROOT
 from tests.fuzz.mutation import NUMBERS, altered, damaged, flipped, json_text
 
+TRACEBACK = f"""Traceback (most recent call last):
+  File "{ROOT / "fflbench" / "cli.py"}", line 12, in main
+    return {{}}["missing"]
+KeyError: 'missing'
+""".encode()
+
 
 def test_a_few_hundred_cases_over_all_doors_find_no_failure():
     # A busy machine is no reason to fail, so that a case may take longer here before it counts as a hang.
@@ -68,7 +74,7 @@ def test_an_exception_is_a_failure_with_its_place(command):
         (lambda: sys.exit(3), "exit code 3"),
         (lambda: print("\x1b[31mred"), "control character on the terminal at show: "),
         (lambda: print("title: \x9b", file=sys.stderr), "control character on the terminal at show: title:"),
-        (lambda: os.write(2, b"Traceback (most recent call last):\n"), "prints a traceback"),
+        (lambda: os.write(2, TRACEBACK), "prints a traceback of KeyError at fflbench/cli.py:12 in main"),
         (lambda: Path("new.txt").touch(), "writes outside its folder at new.txt"),
         (lambda: Path("../outside/secret.txt").write_text("x"), "writes outside its folder at ../outside/secret.txt"),
         (lambda: Path("../outside/README.md").unlink(), "writes outside its folder at ../outside/README.md"),
@@ -157,8 +163,8 @@ def test_failures_that_are_alike_are_counted_together_with_the_command_that_repr
     tally = attempts(attempt, cases=6)
     (group,) = tally.groups()
     assert [result.number for result in group] == [1, 3, 5]
-    told = report.failure(group[0], "flips", 7)
-    assert "python -m tests.fuzz flips --door tested --seed 7 --case 1" in told
+    told = report.failure(group[0], 7)
+    assert "python -m tests.fuzz --door tested --seed 7 --case 1" in told
     assert "\x1b" not in told
     assert "     3  tested: odd number at here" in report.table(tally, 1.0)
 

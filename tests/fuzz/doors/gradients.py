@@ -86,14 +86,26 @@ def _other_tensors(case: Case, tensors: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.contiguous() for name, tensor in found.items()}
 
 
-@door("gradients", share=7, prepare=_files)
-def gradients(case: Case) -> None:
-    """`attack` with altered safetensors files and options."""
+OPTIONS = {"model": "nets:small", "gradient": "gradient.safetensors", "shape": "1,4,4", "set": "steps=2"}
+MORE = {
+    "weights": "weights.safetensors",
+    "originals": "originals.safetensors",
+    "labels": "1",
+    "count": "1",
+    "learning-rate": "0.1",
+    "local-steps": "2",
+    "mean": "0.5",
+    "std": "0.5",
+    "seed": "1",
+}
+
+
+def write_files(case: Case, altered_file: str = "") -> None:
+    """Write a model and the files of its gradient, one of them altered."""
     from safetensors.torch import save
 
     rng = case.rng
     case.write("nets.py", NETS)
-    altered_file = rng.choice(("gradient", "gradient", "weights", "originals", ""))
     for name, tensors in _files().items():
         chosen = _other_tensors(case, tensors) if name == altered_file and rng.random() < 0.6 else tensors
         content = save(chosen)
@@ -101,32 +113,23 @@ def gradients(case: Case) -> None:
             # The header is JSON behind its length, and the interesting part.
             content = damaged(rng, content[:400]) + content[400:]
         case.write(f"{name}.safetensors", content)
+
+
+@door("gradients", share=7, prepare=_files)
+def gradients(case: Case) -> None:
+    """`attack` with altered safetensors files and options."""
+    rng = case.rng
+    altered_file = rng.choice(("gradient", "gradient", "weights", "originals", ""))
+    write_files(case, altered_file)
     if altered_file and rng.random() < 0.05:
         misplace(rng, case.folder / f"{altered_file}.safetensors", case.world.outside)
-    options: dict[str, Any] = {
-        "model": "nets:small",
-        "gradient": "gradient.safetensors",
-        "shape": "1,4,4",
-        "set": "steps=2",
-    }
-    more: dict[str, Any] = {
-        "weights": "weights.safetensors",
-        "originals": "originals.safetensors",
-        "labels": "1",
-        "count": "1",
-        "learning-rate": "0.1",
-        "local-steps": "2",
-        "mean": "0.5",
-        "std": "0.5",
-        "seed": "1",
-    }
-    options |= {name: more[name] for name in rng.sample(list(more), rng.randrange(4))}
+    options: dict[str, Any] = OPTIONS | {name: MORE[name] for name in rng.sample(list(MORE), rng.randrange(4))}
     if altered_file in ("weights", "originals"):
         options[altered_file] = f"{altered_file}.safetensors"
     if rng.random() < 0.5 or not altered_file:
         odd = altered(rng, options, ("1,4,4", "16", "2", "0,1", *(f"nets:{name}" for name in NETS_NAMES)), times=1)
         odd = odd if isinstance(odd, dict) else options
-        options = {name: value for name, value in odd.items() if name in options | more}
+        options = {name: value for name, value in odd.items() if name in OPTIONS | MORE}
     name = rng.choice(("dlg", "idlg", "inverting-gradients", "analytic", "analytic", "lira", shown(hostile(rng))))
     given = [part for option, value in options.items() for part in (f"--{option}", _argument(value))]
     if options.get("set") != "steps=2" and name != "analytic":

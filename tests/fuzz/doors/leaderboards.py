@@ -21,15 +21,11 @@ def _ready() -> None:
     fixtures.board()
 
 
-def _write_board(case: Case) -> Path:
+def write_board(case: Case) -> Path:
+    """Put a leaderboard into the case's folder, and return where."""
     for name, content in fixtures.board().items():
         case.write(f"boards/{name}", content)
     return Path("boards/small")
-
-
-def _sums(folder: Path) -> str:
-    files = sorted(file for file in folder.iterdir() if file.suffix in (".json", ".npz"))
-    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
 
 
 @door("leaderboard", share=0.6, prepare=_ready)
@@ -55,7 +51,7 @@ def from_altered_records(case: Case) -> None:
 def other_things_in_place_of_files(case: Case) -> None:
     """`leaderboard` on a leaderboard where links, FIFOs or folders stand in place of files, or digests are wrong."""
     rng = case.rng
-    board = case.folder / _write_board(case)
+    board = case.folder / write_board(case)
     for _ in range(rng.choice((1, 1, 2))):
         places = sorted(path for path in board.parent.rglob("*") if not path.is_symlink())
         extra = [board / "entries", board / "entries" / "new", board / "records" / "new.json", board / ".new"]
@@ -73,42 +69,50 @@ def other_things_in_place_of_files(case: Case) -> None:
     case.command("leaderboard", "results/small", "--out", "boards/small", writes=["boards"])
 
 
-def _theirs(rng: Random, record: Made, name: str) -> Made:
-    """The same cell with a defense from outside."""
+ENTRY = {"name": "theirs", "link": "https://example.org/theirs", "citation": "They et al., 2026"}
+
+
+def their_records(rng: Random) -> list[Made]:
+    """Two cells of the leaderboard, with a defense from outside."""
     from fflbench.records.record import identify
 
-    tree = record.tree
-    tree["configuration"]["defense"]["name"] = name
-    tree["labels"]["defense"] = name
-    tree["id"] = identify(tree["configuration"])
-    return Made(tree["id"], record.measure, json.dumps(tree).encode(), record.packed)
+    on_board = [record for record in fixtures.made() if f"small/records/{record.id}.json" in fixtures.board()]
+    found = []
+    for record in rng.sample([record for record in on_board if record.tree["labels"]["defense"] == "fedavg"], 2):
+        tree = record.tree
+        tree.pop("digest", None)
+        tree["configuration"]["defense"]["name"] = tree["labels"]["defense"] = ENTRY["name"]
+        tree["id"] = identify(tree["configuration"])
+        found.append(Made(tree["id"], record.measure, json.dumps(tree).encode(), record.packed))
+    return found
+
+
+def write_entry(case: Case, records: list[Made], entry: Any) -> None:
+    """Put an entry into the case's folder, with the digests of its files."""
+    folder = case.folder / "entry" / "records"
+    for record in records:
+        record.write(folder)
+    case.write("entry/entry.json", json_text(case.rng, entry))
+    files = sorted(file for file in folder.iterdir() if file.suffix in (".json", ".npz"))
+    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+    case.write(f"entry/records/{SUMS}", sums)
 
 
 @door("entries", share=1, prepare=_ready)
 def entries(case: Case) -> None:
     """`leaderboard --add` with altered entries: a refused one leaves the board as it was, a taken one can be shown."""
     rng = case.rng
-    board = _write_board(case)
-    name = "theirs"
-    entry: Any = {"name": name, "link": "https://example.org/theirs", "citation": "They et al., 2026"}
-    on_board = [record for record in fixtures.made() if f"small/records/{record.id}.json" in fixtures.board()]
-    chosen = rng.sample([record for record in on_board if record.tree["labels"]["defense"] == "fedavg"], 2)
-    records = [_theirs(rng, record, name) for record in chosen]
-    folder = case.folder / "entry" / "records"
-    kind = rng.random()
+    board, records, kind = write_board(case), their_records(rng), rng.random()
     if kind < 0.7:
         place = rng.randrange(len(records))
         records[place] = altered_record(rng, records[place], keep_id=rng.random() < 0.7)
-    elif kind < 0.85:
-        entry = altered(rng, entry)
-    for record in records:
-        record.write(folder)
-    case.write("entry/entry.json", json_text(rng, entry) if kind < 0.95 else damaged(rng, json.dumps(entry).encode()))
-    sums = _sums(folder)
-    case.write(f"entry/records/{SUMS}", damaged(rng, sums.encode()) if rng.random() < 0.1 else sums)
-    if rng.random() < 0.15:
-        files = sorted((case.folder / "entry").rglob("*"))
+    write_entry(case, records, altered(rng, ENTRY) if 0.7 < kind < 0.85 else ENTRY)
+    files = sorted((case.folder / "entry").rglob("*"))
+    if kind > 0.9:
         misplace(rng, rng.choice(files), case.world.outside)
+    elif kind > 0.85:
+        file = rng.choice([file for file in files if file.is_file()])
+        file.write_bytes(damaged(rng, file.read_bytes()))
     before = case.world.listing()
     ran = case.command("leaderboard", board, "--add", "entry", writes=["boards"])
     if ran.code == 2:
@@ -123,7 +127,7 @@ def entries(case: Case) -> None:
 def options_of_leaderboards(case: Case) -> None:
     """`leaderboard`, `verify` and `show` on folders that are no leaderboards, and with odd options."""
     rng = case.rng
-    _write_board(case)
+    write_board(case)
     case.write("file", "x")
     folder = rng.choice(
         ("boards", "boards/small", "boards/small/records", "file", "", ".", "nothing", "boards/small/tables")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz import fixtures
-from tests.fuzz.case import Case
+from tests.fuzz.case import Case, Ran
 from tests.fuzz.door import door
 from tests.fuzz.fixtures import Made
 from tests.fuzz.mutation import altered, damaged, hostile, json_text, misplace
@@ -22,6 +22,8 @@ def altered_record(rng: Random, record: Made, *, keep_id: bool = False) -> Made:
     if rng.random() < 0.15:
         return Made(record.id, record.measure, damaged(rng, record.text), record.packed)
     tree = record.tree
+    # Whoever alters a record can leave out what would give it away.
+    tree.pop("digest", None)
     parts = ["metrics", "facts", "history", "labels", "configuration", "seconds", "manifest", ""]
     # The parts that tables are made of, more often than the rest.
     part = rng.choices(parts, (4, 6, 4, 2, 1 if keep_id else 6, 1, 2, 2))[0]
@@ -117,11 +119,12 @@ def single_records(case: Case) -> None:
 MEASURES = (("",), ("reconstruction",), ("partner", "membership"), ("property",), ("runtime", "communication"))
 
 
-def _finished(measures: tuple[str, ...]) -> list[Made]:
+def finished(measures: tuple[str, ...]) -> list[Made]:
+    """Records of the small suite that are of these measures."""
     return [record for record in fixtures.made() if record.measure in measures]
 
 
-def _run_again(case: Case, measures: tuple[str, ...], records: list[Made]) -> None:
+def run_again(case: Case, measures: tuple[str, ...], records: list[Made]) -> Ran:
     """Hand records to `run` as those of a run that is finished: it prints its tables, and writes them anew."""
     from fflbench.execution import run
 
@@ -129,11 +132,11 @@ def _run_again(case: Case, measures: tuple[str, ...], records: list[Made]) -> No
         record.write(case.folder / "results" / "part")
     suite = case.write("part.toml", fixtures.part(measures))
     planned = case.call(run.prepare, str(suite), out="results")
-    # A record that is refused makes its cell run again, which takes long and is no matter of input.
     if planned and not planned.open:
-        case.command("run", suite, writes=["results"])
-    else:
-        case.outcome = 2
+        return case.command("run", suite, writes=["results"])
+    # A record that is refused makes its cell run again, which takes long and is no matter of input.
+    case.outcome = 2
+    return Ran(2, "", f"records are refused: {planned}")
 
 
 @door("tables", share=5, prepare=fixtures.made)
@@ -141,10 +144,10 @@ def own_tables(case: Case) -> None:
     """Altered records of a finished run, in the tables of `run`."""
     rng = case.rng
     measures = rng.choice(MEASURES)
-    records = _finished(measures)
+    records = finished(measures)
     for place in rng.sample(range(len(records)), min(len(records), rng.choice((1, 1, 2)))):
         records[place] = altered_record(rng, records[place], keep_id=True)
-    _run_again(case, measures, records)
+    run_again(case, measures, records)
 
 
 @door("arrays", share=1.5, prepare=fixtures.made)
@@ -153,17 +156,18 @@ def arrays_beside_records(case: Case) -> None:
     from fflbench.records.arrays import digest
 
     rng, measures = case.rng, ("reconstruction",)
-    records = _finished(measures)
+    records = finished(measures)
     for place in rng.sample(range(len(records)), rng.choice((1, 2))):
         record = records[place]
         packed = altered_arrays(rng, record.packed)
         tree = record.tree | {"arrays": digest(packed) if rng.random() < 0.95 else digest(record.packed)}
+        tree.pop("digest", None)
         records[place] = Made(record.id, record.measure, json.dumps(tree).encode(), packed)
     if rng.random() < 0.1:
         records[0].write(case.folder / "results" / "part")
         misplace(rng, case.folder / "results" / "part" / f"{records[0].id}.npz", case.world.outside)
         records = records[1:]
-    _run_again(case, measures, records)
+    run_again(case, measures, records)
 
 
 @door("numbers", share=3, prepare=fixtures.made)
@@ -173,14 +177,15 @@ def extreme_numbers(case: Case) -> None:
     measures = rng.choice(MEASURES)
     figure = rng.choice((0, 1, -1, 1e-320, 1e29, 1e30, 9.9e30, 1e38, 1e200, 1.7e308, -1.7e308, 2**70, None))
     records = []
-    for record in _finished(measures):
+    for record in finished(measures):
         tree = record.tree
+        tree.pop("digest", None)
         for name, value in tree["metrics"].items():
             if not isinstance(value, list | bool) and rng.random() < 0.5:
                 tree["metrics"][name] = figure if rng.random() < 0.9 else hostile(rng)
         records.append(Made(record.id, record.measure, json_text(rng, tree), record.packed))
     if rng.random() < 0.5:
-        _run_again(case, measures, records)
+        run_again(case, measures, records)
     else:
         records[0].write(case.folder)
         case.command("show", f"{records[0].id}.json")
