@@ -29,9 +29,9 @@ def main() -> int:
         "--peers", action="store_true", help="also ByzFL and pfl-research (pip install 'fflbench[peers]')"
     )
     does = parser.add_mutually_exclusive_group()
-    does.add_argument(
-        "--check", action="store_true", help=f"fail where a ratio is below {committed.SHARE:.0%} of the committed one"
-    )
+    # argparse reads a percent sign as the start of a placeholder, unless it is doubled.
+    share = f"{committed.SHARE:.0%}".replace("%", "%%")
+    does.add_argument("--check", action="store_true", help=f"fail where a ratio is below {share} of the committed one")
     does.add_argument(
         "--write", action="store_true", help="write the table, the picture and the ratios to be committed"
     )

@@ -3,6 +3,7 @@
 `python -m benchmarks.exchange` prints the seconds of every part.
 """
 
+import argparse
 import hashlib
 import hmac
 import time
@@ -97,6 +98,7 @@ def one_exchange(key: Server, one: Vector, other: Vector) -> dict[str, float]:
 
 def main() -> None:
     """Print the seconds."""
+    argparse.ArgumentParser(description="Seconds that each step of FFL's exchange takes.").parse_args()
     with kernels.threads(1):
         found = exchange()
     table = Table("what", "seconds", title=f"FFL at D = {D:,}, one core, best of {REPEATS}")

@@ -5,7 +5,7 @@ matter (`ffl`, `ffl-mixing`).
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,13 @@ import numpy.typing as npt
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
-from fflbench.crypto.exchange import Acceptor, Initiator, Server, swap_in_place
+from fflbench.crypto.exchange import Acceptor, Initiator, Server, exchange_fragments, swap_in_place
 from fflbench.crypto.groups import GROUPS
 from fflbench.crypto.messages import SERVER, Message, Submission
 from fflbench.errors import ParameterError
 from fflbench.federation import Defense, Sent, ServerView
 from fflbench.federation.defense import Setting
+from fflbench.kernels import finite_rows
 from fflbench.randomness import stream
 from fflbench.types import Indices, Matrix, Vector
 
@@ -32,7 +33,8 @@ class Mixing(Defense):
     """Selects like everybody, pairs at random, and lets the server see mixed updates only.
 
     A participant scales its change by its number of examples over a public figure, the mean, since the server cannot
-    weigh people whose coordinates it cannot tell apart. Who finds no partner abstains, and never sends unmixed.
+    weigh people whose coordinates it cannot tell apart. Who finds no partner abstains; only an attacker may then submit
+    its own row, under a pad of its own.
     """
 
     exchanges: ClassVar[bool] = True
@@ -45,8 +47,17 @@ class Mixing(Defense):
     group: Annotated[Literal["ffdhe2048", "rfc5114"], "where partners agree on a secret; the second is the paper's"] = (
         "ffdhe2048"
     )
+    weighting: Annotated[
+        Literal["examples", "equal"],
+        "scale each change by its sender's number of examples, or let everyone count alike",
+    ] = "examples"
     server: Server | None = field(default=None, init=False, repr=False)
     """The party that can open sealed seeds, in mode full."""
+
+    @property
+    def sends_models(self) -> bool:
+        """Whether whole local models are scaled and mixed, less the global model, instead of changes."""
+        return False
 
     @property
     def leaves_out(self) -> str:
@@ -59,40 +70,53 @@ class Mixing(Defense):
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
-        self.reference = float(setting.sizes.mean())
+        self.reference = float(self.counts(np.arange(setting.participants)).mean())
         self.memory["bytes"] = np.zeros(len(KINDS), np.int64)
         self.server = Server(Entropy(setting.seed)) if self.mode == "full" else None
         self.partner: dict[int, int] = {}
         self.abstained: list[int] = []
+        self.lone: list[int] = []
+        self.framed: list[int] = []
         self.faults: list[str] = []
+
+    def simulated(self, seed: int) -> Self:
+        """Return a copy without keys: it swaps the same number of coordinates, but sends no messages."""
+        twin = super().simulated(seed)
+        twin.mode = "fast"
+        return twin
 
     def accepts(self, asked: int, asking: int, *, first: bool) -> bool:
         """Whether a participant exchanges with another; `first` says whether it is the one who asks."""
         return True
 
-    def brought(self, rows: Matrix, who: Indices) -> Matrix:
-        return self._scale(rows.copy(), who)
+    def brought(self, rows: Matrix, who: Indices, weights: Vector) -> Matrix:
+        return self._scale(rows.copy(), who, weights)
 
     def transmit(self, round: int, weights: Vector, selected: Indices, sent: Sent) -> ServerView:
         nobody = np.zeros(len(selected), bool)
         indifferent = nobody if sent.accepts_everyone is None else sent.accepts_everyone
         ignoring = nobody if sent.ignores_exchange is None else sent.ignores_exchange
-        whole = {
-            int(place): self._scale(sent.submitted[[place]], selected[[place]])[0] for place in np.flatnonzero(ignoring)
-        }
-        # Scaled and mixed where they are: what was sent is not needed again, and another matrix may not fit.
-        rows = self._scale(sent.exchanged, selected)
         pairs = self._pair(round, selected, indifferent, sent.avoid_each_other)
+        paired = nobody.copy()
+        paired[np.array(pairs, int).ravel()] = True
+        lone = indifferent & ~paired if sent.lone_sender else nobody
+        own = np.flatnonzero(lone | ignoring & paired)
+        whole = dict(zip(own.tolist(), self._scale(sent.submitted[own], selected[own], weights), strict=True))
+        # Scaled and mixed where they are: what was sent is not needed again, and another matrix may not fit.
+        rows = self._scale(sent.exchanged, selected, weights)
+        finite = finite_rows(rows)
         self.faults = []
-        arrived = np.zeros(len(selected), bool)
+        arrived = nobody.copy()
         for one, other in pairs:
-            exchange = self._exchange if self.server else self._swap
+            exchange = self._exchange if self.mode == "full" else self._swap
             arrived[[one, other]] = exchange(round, selected, rows, one, other, whole)
-        paired = {place for pair in pairs for place in pair}
-        self.abstained = [int(who) for place, who in enumerate(selected) if place not in paired]
-        self.partner = {
-            int(selected[a]): int(selected[b]) for one, other in pairs for a, b in ((one, other), (other, one))
-        }
+        for place in np.flatnonzero(lone).tolist():
+            arrived[place] = self._submit_alone(round, int(selected[place]), whole[place], rows[place])
+        both_ways = [*pairs, *((other, one) for one, other in pairs)]
+        self.partner = {int(selected[one]): int(selected[other]) for one, other in both_ways}
+        self.abstained, self.lone = selected[~paired & ~lone].tolist(), selected[lone].tolist()
+        planted = [one for one, other in both_ways if arrived[one] and finite[one] and not finite[other]]
+        self.framed = sorted(int(selected[one]) for one in planted if not np.isfinite(rows[one]).all())
         return ServerView(
             round=round,
             weights=weights,
@@ -103,20 +127,33 @@ class Mixing(Defense):
             selected=len(selected),
         )
 
+    def counts(self, who: Indices) -> npt.NDArray[np.float64]:
+        """For how many examples each participant counts."""
+        return self.setting.sizes[who].astype(np.float64) if self.weighting == "examples" else np.ones(len(who))
+
     def unscaled(self, view: ServerView) -> float:
-        """What a mean of mixed rows is multiplied with to become a mean by examples."""
-        return len(view.sizes) * self.reference / float(view.sizes.sum())
+        """Factor that turns the mean of scaled rows into a mean by examples."""
+        return len(view.participants) * self.reference / float(self.counts(view.participants).sum())
 
     def report(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"abstained": self.abstained, "faults": self.faults}
-        if self.server:
+        told: dict[str, Any] = {
+            "abstained": self.abstained,
+            "lone": self.lone,
+            "framed": self.framed,
+            "faults": self.faults,
+        }
+        if self.mode == "full":
             told["bytes_so_far"] = dict(zip(KINDS, self.memory["bytes"].tolist(), strict=True))
         return told
 
-    def _scale(self, rows: Matrix, who: Indices) -> Matrix:
-        factors = (self.setting.sizes[who] / self.reference).astype(np.float32)
+    def _scale(self, rows: Matrix, who: Indices, weights: Vector) -> Matrix:
+        factors = self.counts(who) / self.reference
         with np.errstate(over="ignore", invalid="ignore"):
-            rows *= factors[:, None]
+            rows *= factors.astype(np.float32)[:, None]
+            if self.sends_models:
+                # d_k / d_ref times the local model, less the global one; row by row, since a second matrix may not fit.
+                for row, factor in zip(rows, factors, strict=True):
+                    row += np.float32(factor - 1) * weights
         return rows
 
     def _pair(
@@ -163,37 +200,48 @@ class Mixing(Defense):
             acceptor = Acceptor(rows[other], j, k, round, public, entropy, group)
         try:
             with self.working("mixing"):
-                offer = self._count(initiator.offer())
-                answer = self._count(acceptor.take(offer))
-                reply = self._count(initiator.take(answer))
-                acceptor.finish(reply)
+                exchange_fragments(initiator, acceptor, self._count)
         except ExchangeError as error:
             self.faults.append(f"between partners: {error}")
             return False, False
         arrived = []
         for place, party in ((one, initiator), (other, acceptor)):
-            submission = self._alone(round, party.name, whole[place]) if place in whole else party.submission()
-            self._count(submission)
-            try:
-                with self.working("decryption"):
-                    self.server.open(submission, round, party.name, rows[place])
-                arrived.append(True)
-            except ExchangeError as error:
-                self.faults.append(f"at the server: {error}")
-                arrived.append(False)
+            if place in whole:
+                arrived.append(self._submit_alone(round, party.name, whole[place], rows[place]))
+            else:
+                arrived.append(self._submit(party.submission(), rows[place]))
         return arrived[0], arrived[1]
 
+    def _submit(self, submission: Submission, out: Vector) -> bool:
+        """Send a submission to the server, which opens it into a row; whether that worked."""
+        assert self.server is not None
+        self._count(submission)
+        try:
+            with self.working("decryption"):
+                self.server.open(submission, submission.round, submission.sender, out)
+        except ExchangeError as error:
+            self.faults.append(f"at the server: {error}")
+            return False
+        return True
+
+    def _submit_alone(self, round: int, name: int, row: Vector, out: Vector) -> bool:
+        """Submit a row that was not mixed."""
+        if self.mode == "full":
+            return self._submit(self._alone(round, name, row), out)
+        out[:] = row
+        return True
+
     def _alone(self, round: int, name: int, row: Vector) -> Submission:
-        """What somebody sends who ignores the exchange: its own row, under a pad of its own."""
+        """Submission of an attacker without a partner, or who ignores the exchange: its row, under a pad of its own."""
         assert self.server is not None
         entropy = Entropy(self.setting.seed)
         seed = entropy.bytes(pads.SEED_BYTES, "seed of a lone pad", round, name)
         encrypted = np.empty(len(row), np.uint32)
         pads.add_pad(row.view(np.uint32), pads.pad_key(seed, "r", round), encrypted)
-        sealed = self.server.public.seal(seed, entropy, "lone", round, name)
+        sealed = self.server.public.seal(seed, entropy, round, "lone", name)
         return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
 
-    def _count(self, message: M) -> M:
+    def _count(self, message: M, /) -> M:
         """Enter a message into the ledger, as it is sent."""
         if self.ledger:
             self.ledger.enter(message)

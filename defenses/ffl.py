@@ -3,15 +3,17 @@ Transactions on Neural Networks and Learning Systems, 2022.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
-from fflbench.crypto.messages import SERVER, Feedback
+from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.messages import Feedback
 from fflbench.federation import Columns, ServerView
-from fflbench.federation.defense import Setting
+from fflbench.federation.defense import Setting, require_updates
 from fflbench.kernels import row_norms, weighted_mean
 from fflbench.randomness import stream
 from fflbench.registry import defense
@@ -21,7 +23,7 @@ from ._mixing import Mixing
 from .median import median
 
 
-@defense("ffl", title="FFL", tolerates="f <= n/5")
+@defense("ffl", title="FFL", tolerates="f <= n/5", version=2)
 class FFL(Mixing):
     """Mix updates in pairs, score the mixed ones, and let reputations decide who is selected, asked and believed.
 
@@ -35,12 +37,19 @@ class FFL(Mixing):
     acceptance: Annotated[
         Literal["settled", "literal"], "ask whoever is at the first quartile or above, or strictly above it"
     ] = "settled"
-    normalise: Annotated[Literal["trust", "literal"], "divide by the sum of trusts, or by examples alone"] = "trust"
+    normalise: Annotated[
+        Literal["trust", "literal"], "divide by the sum of trusts, or whole models by the sum of examples (line 18)"
+    ] = "trust"
     non_finite: Annotated[
-        Literal["spare", "penalise"], "who sends NaN: lowers its partner's local reputation, or gets the lowest score"
-    ] = "spare"
+        Literal["penalise", "spare"], "whether a row that is not finite costs its sender global reputation"
+    ] = "penalise"
     warmup: Annotated[int, Ge(0), "first rounds with the median as aggregate, everybody selectable and accepted"] = 0
     explore: Annotated[float, Ge(0), Lt(1), "share of the selection that goes to those below the quartile"] = 0.0
+
+    @property
+    def sends_models(self) -> bool:
+        """Line 18 needs whole models: with unequal sizes the server cannot tell how far each coordinate is scaled."""
+        return self.normalise == "literal"
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -77,30 +86,44 @@ class FFL(Mixing):
 
     def aggregate(self, view: ServerView) -> Vector:
         """Score, update reputations, send feedback, and average by trust."""
-        similarity = scores(view.updates, view.columns, self.alpha)
-        difference = similarity - np.quantile(similarity, 0.25)
-        reputation, local = self.memory["global"], self.memory["local"]
-        reputation[view.participants] += difference
-        # Participants hear of it as four bytes.
-        heard = difference.astype(np.float32)
-        for who, feedback in zip(view.participants, heard, strict=True):
-            local[who, self.partner[who]] += feedback
-        self._punish(view, min(float(heard.min()), 0.0))
-        if self.server:
-            for who in (*view.participants, *view.dropped):
-                self._count(Feedback(view.round, SERVER, int(who), bytes(4)))
+        similarity = scores(view.updates, view.columns, self.alpha) if len(view.updates) else np.empty(0)
+        # Without a single finite row there is no quartile: then any score falls short of the highest.
+        quartile = np.quantile(similarity, 0.25) if len(similarity) else 1.0
+        senders = np.concatenate([view.participants, view.dropped])
+        # A row that is not finite is as unlike the others as can be.
+        difference = np.concatenate([similarity, np.zeros(len(view.dropped))]) - quartile
+        reputation = self.memory["global"]
+        scored = len(senders) if self.non_finite == "penalise" else len(view.participants)
+        reputation[senders[:scored]] += difference[:scored]
+        self.deliver(
+            view.round,
+            [Feedback.of(view.round, int(who), value) for who, value in zip(senders, difference, strict=True)],
+        )
+        require_updates(view)
         trust = np.maximum(np.tanh(reputation - np.quantile(reputation, 0.25)), 0)[view.participants]
         self.trust = {int(who): float(value) for who, value in zip(view.participants, trust, strict=True)}
-        if view.round < self.warmup:
-            return median(view.updates) * np.float32(self.unscaled(view))
-        if self.normalise == "literal":
-            # Line 18 of Protocol 1 averages whole models, so trust below 1 also shrinks the model itself.
-            missing = 1 - (trust * view.sizes).sum() / view.sizes.sum()
-            step: Vector = (trust * self.reference / view.sizes.sum()).astype(np.float32) @ view.updates
-            return step - np.float32(missing) * view.weights
-        return weighted_mean(view.updates, trust if trust.any() else np.ones(len(trust))) * np.float32(
-            self.unscaled(view)
-        )
+        combined, weight = self._combined(view, trust)
+        scale = self.unscaled(view)
+        change: Vector = combined * np.float32(scale)
+        if self.sends_models:
+            # Rows are whole models less the global one, which stays with the weight that the rows have in all.
+            change += np.float32(weight * scale - 1) * view.weights
+        return change
+
+    def deliver(self, round: int, feedback: Sequence[Feedback]) -> None:
+        """Participants change their local reputation of this round's partner by what they are sent."""
+        for message in feedback:
+            try:
+                heard = Feedback.from_bytes(self._count(message).to_bytes()) if self.mode == "full" else message
+                if heard.round != round:
+                    raise ExchangeError("feedback of another round")
+                difference = heard.value
+            except ExchangeError as error:
+                self.faults.append(f"in feedback: {error}")
+                continue
+            partner = self.partner.get(heard.receiver)
+            if partner is not None:
+                self.memory["local"][heard.receiver, partner] += difference
 
     def report(self) -> dict[str, Any]:
         reputation = self.memory["global"]
@@ -111,13 +134,16 @@ class FFL(Mixing):
             "excluded": np.flatnonzero(reputation < np.quantile(reputation, 0.25)).tolist(),
         }
 
-    def _punish(self, view: ServerView, drop: float) -> None:
-        """What a row that is not finite costs: its sender may have been framed by its partner."""
-        for who in view.dropped:
-            if self.non_finite == "penalise":
-                self.memory["global"][who] += drop
-            else:
-                self.memory["local"][who, self.partner[int(who)]] += drop
+    def _combined(self, view: ServerView, trust: npt.NDArray[np.float64]) -> tuple[Vector, float]:
+        """Combine the rows into one; also return their weight in all."""
+        if view.round < self.warmup:
+            return median(view.updates), 1.0
+        if self.normalise == "literal":
+            # Line 18 of Protocol 1 does not divide by the trusts, so trust below 1 shrinks the model itself.
+            shares = trust / len(trust)
+            step: Vector = shares.astype(np.float32) @ view.updates
+            return step, float(shares.sum())
+        return weighted_mean(view.updates, trust if trust.any() else np.ones(len(trust))), 1.0
 
 
 def scores(updates: Matrix, columns: Columns, alpha: float) -> npt.NDArray[np.float64]:

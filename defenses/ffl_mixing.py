@@ -28,6 +28,10 @@ class FFLMixing(Mixing):
         super().validate(per_round)
         registry.get(Kind.DEFENSE, self.rule).create().validate(per_round)
 
+    def assumed(self, selected: int, n: int) -> int | None:
+        f: int | None = self.inner.assumed(selected, n)
+        return f
+
     def flags(self) -> list[str]:
         flags: list[str] = self.inner.flags()
         return flags

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from annotated_types import Gt
 
 from fflbench.federation import Defense, ServerView
-from fflbench.federation.defense import NoAnswerError, Setting
+from fflbench.federation.defense import NoAnswerError, Setting, require_updates
 from fflbench.kernels import gram, weighted_mean
 from fflbench.registry import defense
 from fflbench.types import Vector
@@ -32,6 +32,7 @@ class FoolsGold(Defense):
         self.memory["seen"] = np.zeros(setting.participants, bool)
 
     def aggregate(self, view: ServerView) -> Vector:
+        require_updates(view)
         history, seen = self.memory["history"], self.memory["seen"]
         history[view.participants] += view.updates[:, view.columns.last_layer]
         seen[view.participants] = True

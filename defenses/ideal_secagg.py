@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from fflbench.federation import Defense, Sent, ServerView
+from fflbench.federation.defense import require_updates
 from fflbench.kernels import weighted_mean
 from fflbench.registry import defense
 from fflbench.types import Indices, Vector
@@ -42,5 +43,6 @@ class IdealSecAgg(Defense):
         )
 
     def aggregate(self, view: ServerView) -> Vector:
+        require_updates(view)
         average: Vector = view.updates[0]
         return average

@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from fflbench.federation import Defense, Sent, ServerView
-from fflbench.federation.defense import Setting
+from fflbench.federation.defense import Setting, require_updates
 from fflbench.kernels import finite_rows, row_norms, weighted_mean
 from fflbench.randomness import stream
 from fflbench.registry import defense
@@ -47,6 +47,7 @@ class LDP(Defense):
         return super().transmit(round, weights, selected, Sent(rows, rows))
 
     def aggregate(self, view: ServerView) -> Vector:
+        require_updates(view)
         return weighted_mean(view.updates, view.sizes)
 
     def report(self) -> dict[str, Any]:

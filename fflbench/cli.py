@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import traceback
 import warnings
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ import typer
 
 from fflbench import __version__
 from fflbench.errors import FflbenchError, spelled_out
+from fflbench.terminal import guarded, visible
 
 app = typer.Typer(
     name="fflbench",
@@ -233,15 +235,12 @@ def leaderboard_command(
 
     for failure in registry.load_named(plugin or []):
         raise FflbenchError(str(failure))
-    if add:
-        from fflbench.records import evidence
-
-        entry = evidence.add(add, folder)
-        typer.echo(f"{entry.name} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
     strange = set(knows or ()) - {*registry.KNOWLEDGE, PAIRS, TRAITOR}
     if strange:
         raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join([*registry.KNOWLEDGE, PAIRS, TRAITOR])}')
-    where, found = leaderboard.generate(folder, out, knows or ())
+    where, found = leaderboard.generate(folder, out, knows or (), add)
+    if add:
+        typer.echo(f"{add} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
     for problem in found.problems:
         typer.echo(problem, err=True)
     typer.echo(f"{len(found.records)} records: {where / leaderboard.PAGE}", err=True)
@@ -258,10 +257,12 @@ def verify_command(
     plugin: Plugins = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Run a sample of a leaderboard's cells again and compare: to the bit, or on other machines by what to expect.
+    """Run a sample of a leaderboard's cells again and compare: to the bit, or by what processors are known to differ.
 
-    With --plugin, cells that were reported from outside come first, and those that hold are noted in their entry. Ends
-    with exit code 1 when one differs.
+    On the same versions and processor: same bits, or different. Elsewhere: reproduced (every figure within what was
+    measured between processors); plausible, not reproduced (beyond that, but where other seeds let it expect);
+    different. Exit code 0: all cells are the same bits or reproduced. 1: one is not, or a record is damaged.
+    With --plugin, cells that were reported from outside come first, and those that hold are noted in their entry.
     """
     from fflbench import registry
     from fflbench.execution import verify
@@ -273,8 +274,7 @@ def verify_command(
         typer.echo(problem, err=True)
     for verdict in verdicts:
         typer.echo(verdict)
-    hold = [verdict.how in ("same bits", "in the interval") for verdict in verdicts]
-    if problems or not any(hold) or any(verdict.how == "differs" for verdict in verdicts):
+    if problems or not all(verdict.holds for verdict in verdicts):
         raise typer.Exit(1)
 
 
@@ -303,7 +303,7 @@ def attack_command(
         float | None,
         typer.Option(min=1e-12, help="The file holds a change of the model, made by SGD with this rate."),
     ] = None,
-    local_steps: Annotated[int, typer.Option(min=1, help="... in so many steps.")] = 1,
+    local_steps: Annotated[int, typer.Option(min=1, max=10**6, help="... in so many steps.")] = 1,
     mean: Annotated[str | None, typer.Option(help="By which inputs were normalised, as in 0.49,0.48,0.45.")] = None,
     std: Annotated[str | None, typer.Option(help="The same, of deviations.")] = None,
     settings: Annotated[
@@ -415,14 +415,26 @@ def data_fetch(
 
 
 def _plain_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"warning: {message}", err=True)
+    typer.echo(visible(f"warning: {message}"), err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; a mistake of the user's ends in one sentence and exit code 2."""
     warnings.showwarning = _plain_warning
+    with guarded():
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
-        app(arguments)
+        try:
+            app(arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # Of a file that somebody named: one that is not there, too long a name, a full disk.
+            where = f"{error.filename}: " if error.filename is not None else ""
+            raise FflbenchError(f"{where}{error.strerror or error}") from error
     except FflbenchError as error:
         if "--log-json" in (sys.argv[1:] if arguments is None else arguments):
             typer.echo(json.dumps({"event": "error", "text": str(error)}), err=True)
@@ -432,4 +444,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         sys.stderr.close()
+        sys.exit(1)
+    except Exception:
+        # A bug of ours: the interpreter would print it too, but past the guard.
+        traceback.print_exc()
         sys.exit(1)

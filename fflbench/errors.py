@@ -4,7 +4,8 @@ Their text is one sentence: what was wrong, where, what would be right. The comm
 any other exception is a bug of ours and keeps its traceback.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -39,6 +40,27 @@ class DataError(FflbenchError):
 def spelled_out(text: str) -> str:
     """Text that can be written anywhere: of file names that are no text, the bytes are spelled out."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def in_a_line(error: BaseException) -> str:
+    """An exception in one line: its type and its text."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        # An exception of anybody's may not even have a text.
+        text = ""
+    return f"{type(error).__name__}: {text[:500]}".removesuffix(": ")
+
+
+@contextmanager
+def plugin_code(owner: object) -> Iterator[None]:
+    """Turn whatever the code of a plugin raises, `sys.exit()` included, into a sentence that names the plugin."""
+    try:
+        yield
+    except FflbenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ParameterError(f"{owner}: {in_a_line(error)}") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -100,7 +100,16 @@ def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def weighted_mean(updates: Matrix, weights: npt.ArrayLike) -> Vector:
     """The mean of the rows by weight."""
     shares = np.asarray(weights, np.float64)
-    mean: Vector = (shares / shares.sum()).astype(updates.dtype) @ updates
+    shares = shares / shares.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean: Vector = shares.astype(updates.dtype) @ updates
+        if finite_rows(mean[None])[0]:
+            return mean
+        # Rounded shares may add up to more than 1, which the largest numbers of single precision cannot bear.
+        overflown, width = np.flatnonzero(~np.isfinite(mean)), max(1, BLOCK // len(updates))
+        for start in range(0, len(overflown), width):
+            columns = overflown[start : start + width]
+            mean[columns] = shares @ updates[:, columns].astype(np.float64)
     return mean
 
 

@@ -1,6 +1,7 @@
 """What `fflbench list` and `fflbench data status` print."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -11,11 +12,13 @@ from rich.text import Text
 
 from fflbench import registry
 from fflbench.data import sources
-from fflbench.data.prepared import is_prepared
+from fflbench.data.prepared import NotPreparedError, is_prepared, prepared_only
 from fflbench.data.sets import SETS
+from fflbench.errors import in_a_line
 from fflbench.progress import track
 from fflbench.registry import Entry, Kind
 from fflbench.tasks import Task
+from fflbench.terminal import console
 
 Columns: TypeAlias = dict[str, Callable[[Entry], str]]
 
@@ -27,14 +30,14 @@ def show(kind: Kind, *, as_json: bool) -> list[str]:
     if as_json:
         print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=str))  # noqa: T201
     elif not found:
-        Console(stderr=True).print(f"No {kind.plural} are registered.")
+        console(sys.stderr).print(f"No {kind.plural} are registered.")
     else:
         columns = COLUMNS[kind]
         table = _table(*columns)
         for entry in track(found, "Counting parameters") if kind is Kind.TASK else found:
             # Text, so that no plugin's name or docstring is read as markup.
             table.add_row(*(Text(_cell(column, entry, problems)) for column in columns.values()))
-        _console().print(table)
+        _wide().print(table)
     return problems
 
 
@@ -67,7 +70,7 @@ def describe(entry: Entry, problems: list[str]) -> dict[str, Any]:
         task: type[Task] = entry.target
         known["data"] = task.data_set.title if task.data_set else None
         known["classes"] = task.classes
-        known["model_parameters"] = _attempt(lambda: entry.create().parameter_count(), entry, problems)
+        known["model_parameters"] = _attempt(lambda: _parameter_count(entry.create()), entry, problems)
     return known
 
 
@@ -83,9 +86,9 @@ def show_data_status() -> bool:
         where = str(found.file or data_set.folder / found.part.name)
         table.add_row(data_set.name, Text(where), state, "yes" if is_prepared(data_set) else "not yet")
     table.add_row("digits", "comes with scikit-learn", "ok", "in memory")
-    _console().print(table)
+    _wide().print(table)
     for problem in damaged:
-        Console(stderr=True, soft_wrap=True).print(Text(problem))
+        console(sys.stderr, soft_wrap=True).print(Text(problem))
     return bool(damaged)
 
 
@@ -93,8 +96,8 @@ def _attempt(work: Callable[[], Any], entry: Entry, problems: list[str]) -> Any:
     """Strangers' code may fail in any way; that is told, and the rest is listed."""
     try:
         return work()
-    except Exception as error:
-        problems.append(f"{entry}: {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        problems.append(f"{entry}: {in_a_line(error)}")
         return None
 
 
@@ -127,9 +130,18 @@ def _training(task: Task) -> str:
     return f"{task.local_epochs}, {task.batch_size}, {task.optimizer} {task.learning_rate:g}{momentum}"
 
 
+def _parameter_count(task: Task) -> int | None:
+    """How many parameters its model has, or nothing where that follows from data that is not prepared yet."""
+    try:
+        with prepared_only():
+            return task.parameter_count()
+    except NotPreparedError:
+        return None
+
+
 def _count(task: Task) -> str:
-    count = task.parameter_count()
-    return "once its data is here" if count is None else f"{count:,}"
+    count = _parameter_count(task)
+    return "once its data is prepared" if count is None else f"{count:,}"
 
 
 ATTACK_COLUMNS: Columns = {"attack": _name, "what it does": _what, "must know": _knows, "can be told": _parameters}
@@ -175,7 +187,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _console() -> Console:
-    """Tables follow the terminal; in a file or a pipe they may be wide, since nothing there wraps well."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
+def _wide() -> Console:
+    """A console as wide as the terminal; in a file or a pipe tables may be wide, since nothing there wraps well."""
+    found = console()
+    return found if found.is_terminal else console(width=200)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from fflbench.errors import ParameterError, did_you_mean
+from fflbench.errors import ParameterError, did_you_mean, in_a_line
 
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -99,7 +99,18 @@ def check(
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("List ").split(" after validation")[0]
             raise ParameterError(f"{owner}: {name} = {quoted(value)} {reason} ({valid})") from None
+        # A plugin may ask for any type, and a type may have a validator of its own.
+        except (Exception, SystemExit) as error:
+            raise ParameterError(f"{owner}: {name} = {quoted(value)} cannot be checked ({in_a_line(error)})") from error
+        if _beyond_64_bits(checked[name]):
+            raise ParameterError(f"{owner}: {name} = {quoted(value)} is beyond what 64 bits can hold ({valid})")
     return checked
+
+
+def _beyond_64_bits(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_beyond_64_bits, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
+from fflbench.terminal import console
+
 T = TypeVar("T")
 
 _shown: ContextVar[bool] = ContextVar("shown", default=False)
@@ -37,18 +39,17 @@ def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0
         yield lambda _: None
         return
     from rich import progress
-    from rich.console import Console
 
     amounts = (
         (progress.DownloadColumn(), progress.TransferSpeedColumn()) if unit_bytes else (progress.MofNCompleteColumn(),)
     )
     columns = (
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         *amounts,
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as display:
+    with progress.Progress(*columns, console=console(sys.stderr), transient=True) as display:
         task = display.add_task(what, total=total, completed=done)
         with quiet():
             yield lambda amount: display.advance(task, amount)

@@ -27,7 +27,15 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_ty
 from annotated_types import Ge
 
 from fflbench import parameters
-from fflbench.errors import DuplicateNameError, FflbenchError, NotRegisteredError, ParameterError, did_you_mean
+from fflbench.errors import (
+    DuplicateNameError,
+    FflbenchError,
+    NotRegisteredError,
+    ParameterError,
+    did_you_mean,
+    in_a_line,
+    plugin_code,
+)
 from fflbench.parameters import Parameter
 from fflbench.source_digest import source_digest
 from fflbench.tolerance import bears
@@ -58,6 +66,10 @@ KNOWLEDGE = {
     "controlled participants": "participants who do the server's bidding, with their data",
 }
 """What an attack may need to know. An attack declares it, and the tables show it."""
+
+
+LETTERS = 100
+"""That a name may have."""
 
 
 class Kind(StrEnum):
@@ -111,17 +123,18 @@ class Entry:
         """The whole set of parameters, defaults filled in, or a `ParameterError`."""
         return parameters.check(str(self), self.parameters, given)
 
-    def create(self, **given: Any) -> Any:
+    def create(self, /, **given: Any) -> Any:
         """The plugin with its parameters set: an object of its class, or a `Rule` that calls its function."""
         checked = self.check(given)
         if not inspect.isclass(self.target):
             from fflbench.federation.defense import Rule
 
             return Rule(self, checked)
-        try:
-            return self.target(**checked)
-        except ValueError as error:
-            raise ParameterError(f"{self}: {error}") from error
+        with plugin_code(self):
+            try:
+                return self.target(**checked)
+            except ValueError as error:
+                raise ParameterError(f"{self}: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,6 +238,7 @@ def _register(
     tolerates: str = "",
     defined: str = "",
 ) -> Any:
+    _check_words(kind, name, version, title=title, citation=citation, tolerates=tolerates, defined=defined)
     for piece in knows:
         if piece not in KNOWLEDGE:
             raise ValueError(f'{kind} "{name}" declares unknown knowledge "{piece}" (known: {", ".join(KNOWLEDGE)})')
@@ -233,6 +247,7 @@ def _register(
     if inspect.isabstract(target):
         raise TypeError(f'{kind} "{name}" must define {", ".join(sorted(target.__abstractmethods__))}')
     if inspect.isclass(target):
+        _check_base(kind, name, target)
         if "__dataclass_fields__" not in vars(target):
             _inherit_annotations(target)
             dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
@@ -268,6 +283,32 @@ def _register(
     return target
 
 
+BASES = {
+    Kind.ATTACK: ("fflbench.federation.attack", "Attack"),
+    Kind.DEFENSE: ("fflbench.federation.defense", "Defense"),
+    Kind.TASK: ("fflbench.tasks.task", "Task"),
+    Kind.MEASURE: ("fflbench.measures", "Measure"),
+}
+"""The class that a registered class must inherit from; privacy attacks have one for each measure that runs them."""
+
+
+def _check_base(kind: Kind, name: str, target: type[Any]) -> None:
+    module, base = BASES.get(kind, ("builtins", "object"))
+    # Nobody inherits from a class whose module is not imported.
+    if not issubclass(target, getattr(sys.modules.get(module), base, ())):
+        raise TypeError(f'{kind} "{name}" must be a subclass of {module}.{base}')
+
+
+def _check_words(kind: Kind, name: object, version: object, **words: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {kind} must be a text, not {name!r}")
+    for what, word in words.items():
+        if not isinstance(word, str):
+            raise TypeError(f'{kind} "{name}": its {what} must be a text, not {word!r}')
+    if type(version) is not int or version < 1:
+        raise TypeError(f'{kind} "{name}": its version must be a whole number from 1, not {version!r}')
+
+
 def _inherit_annotations(cls: type[Any]) -> None:
     """Let `rounds = 100` give an inherited field a new default: its type and meaning need not be said again."""
     inherited = get_type_hints(cls.__mro__[1], include_extras=True)
@@ -279,6 +320,10 @@ def _inherit_annotations(cls: type[Any]) -> None:
 def _add(entry: Entry) -> None:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name):
         raise ValueError(f'"{entry.name}" cannot be a name: use lower case letters, digits and single hyphens')
+    if len(entry.name) > LETTERS:
+        raise ValueError(
+            f'"{entry.name[:20]}…" cannot be a name: it has {len(entry.name)} letters, and at most {LETTERS} fit'
+        )
     key = entry.kind, entry.name
     present = _entries.get(key)
     if present and (present.file, _qualname(present)) != (entry.file, _qualname(entry)):
@@ -336,8 +381,9 @@ def load_named(plugins: Iterable[str]) -> tuple[Failure, ...]:
 
 
 def _load(plugin: str) -> Iterator[Failure]:
-    name = _name_of_file(plugin) if plugin.endswith(".py") else plugin
+    name = plugin
     try:
+        name = _name_of_file(plugin) if plugin.endswith(".py") else plugin
         module = _import_file(name, Path(plugin)) if name != plugin else importlib.import_module(name)
     except DuplicateNameError:
         raise
@@ -350,7 +396,7 @@ def _load(plugin: str) -> Iterator[Failure]:
         hint = ""
         if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or "."):
             hint = f" (a file is named by its path: --plugin ./{plugin}.py)"
-        yield Failure(plugin, f"{type(error).__name__}: {error}{hint}")
+        yield Failure(plugin, f"{in_a_line(error)}{hint}")
         return
     for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
         if not inner.name.startswith("_"):

@@ -1,4 +1,5 @@
 import os
+import subprocess
 from pathlib import Path
 
 import platformdirs
@@ -55,3 +56,22 @@ def real(real_data):
             pytest.skip(f"needs the real {SETS[name].title} under FFLBENCH_DATA")
 
     return need
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small disk of its own under a folder, with its options."""
+    mounted = []
+
+    def mount(name, options):
+        place = tmp_path / name
+        place.mkdir(exist_ok=True)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"may not mount a disk: {done.stderr.strip()}")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "--lazy", place], check=True)

@@ -1,11 +1,16 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from fflbench import aggregate
+from fflbench import aggregate, kernels, registry
 from fflbench.errors import NotRegisteredError, ParameterError
 from fflbench.federation import Defense
-from fflbench.registry import defense
+from fflbench.registry import Kind, defense
 
 UPDATES = np.arange(30, dtype=np.float32).reshape(10, 3)
 
@@ -106,3 +111,179 @@ def test_a_rule_with_f_must_say_what_it_tolerates(own_registry):
         @defense("boastful", title="Boastful")
         def boastful(updates, f: int):
             """Says nothing of its limits."""
+
+
+def quantized():
+    return torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.qint8)
+
+
+NO_NUMBERS = {
+    "ragged": [[1, 2], [3]],
+    "text": "updates",
+    "texts": [["1", "2"], ["3", "4"]],
+    "a dictionary": {"a": [1, 2]},
+    "rows that are dictionaries": [{"a": 1}, {"a": 2}],
+    "nothing": None,
+    "nothing inside": [[1.0, None], [2.0, 3.0]],
+    "complex numbers": np.ones((3, 2), complex),
+    "complex numbers of torch": torch.ones(3, 2, dtype=torch.complex64),
+    "booleans": np.ones((3, 2), bool),
+    "booleans of torch": torch.ones(3, 2, dtype=torch.bool),
+    "objects": [[Fraction(1, 2)], [Fraction(1, 3)]],
+    "numbers beyond all types": [[10**400, 1], [1, 2]],
+    "bytes": b"1234",
+    "dates": np.zeros((3, 2), "datetime64[s]"),
+    "records": np.zeros((3, 2), [("a", "f4")]),
+    "a tensor without values": torch.ones(3, 2, device="meta"),
+    "a sparse tensor": torch.ones(3, 2).to_sparse(),
+    "a module": torch.nn.Linear(2, 3),
+    "a data type": torch.float32,
+    "a class": np.ndarray,
+    "a generator": (row for row in UPDATES),
+    "a set": {1.0, 2.0},
+}
+
+
+@pytest.mark.parametrize("what", NO_NUMBERS)
+def test_what_holds_no_real_numbers_is_refused_in_a_sentence(what):
+    with pytest.raises(ParameterError, match=r"^updates must be a matrix of real numbers.*") as refused:
+        aggregate("median", NO_NUMBERS[what])
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ParameterError, match="weights must be 10 numbers"):
+        aggregate("fedavg", UPDATES, weights=NO_NUMBERS[what] if what != "nothing" else [None] * 10)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_quantized_tensor_is_refused_in_a_sentence():
+    with pytest.raises(ParameterError, match=r"^updates must be a matrix of real numbers"):
+        aggregate("median", quantized())
+
+
+class Unreadable:
+    def __array__(self, *_, **__):
+        raise OSError("the disk\nis gone")
+
+
+def test_an_object_that_fails_to_become_an_array_is_refused_in_a_sentence():
+    with pytest.raises(
+        ParameterError, match=r"^updates must be a matrix of real numbers \(OSError: the disk is gone\)$"
+    ):
+        aggregate("median", Unreadable())
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        "1111111111",
+        ["1"] * 10,
+        [1j] * 10,
+        [True] * 10,
+        [[1] * 10],
+        [[1]] * 10,
+        [1, [2]] + [1] * 8,
+        [None] * 10,
+        5,
+        {"a": 1},
+        torch.ones(10, device="meta"),
+        torch.ones(10, dtype=torch.complex64),
+        torch.ones(9),
+        [10**400] * 10,
+    ],
+)
+def test_weights_of_the_wrong_kind_are_refused(weights):
+    with pytest.raises(ParameterError, match=r"^weights must be 10 numbers from 0, one for each row, and not all zero"):
+        aggregate("fedavg", UPDATES, weights=weights)
+
+
+@pytest.mark.parametrize("kind", [list, torch.tensor, lambda each: torch.tensor(each).double().requires_grad_()])
+def test_weights_may_be_a_list_or_a_tensor(kind):
+    weights = kind([1.0, *[2.0] * 9])
+    np.testing.assert_array_equal(
+        aggregate("fedavg", UPDATES, weights=weights), aggregate("fedavg", UPDATES, weights=[1, *[2] * 9])
+    )
+
+
+def test_weights_whose_sum_is_beyond_their_type_are_weights_all_the_same():
+    np.testing.assert_array_equal(
+        aggregate("fedavg", UPDATES, weights=np.full(10, 2**62)), aggregate("fedavg", UPDATES)
+    )
+
+
+@pytest.mark.parametrize("name", [5, None, ["median"], b"median"])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(ParameterError, match=r"^the name of a defense must be a text"):
+        aggregate(name, UPDATES)
+
+
+def test_a_parameter_called_self_is_as_unknown_as_any_other():
+    with pytest.raises(ParameterError, match='has no parameter "self"'):
+        aggregate("median", UPDATES, **{"self": 3})
+
+
+RULES = [entry.name for entry in registry.entries(Kind.DEFENSE) if getattr(entry.target, "aggregates_alone", True)]
+LARGEST = {np.float32: float(np.finfo(np.float32).max), np.float64: float(np.finfo(np.float64).max)}
+
+
+@st.composite
+def huge(draw):
+    """A matrix whose values are at the largest number of its type, near it, small or zero."""
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    top = LARGEST[dtype]
+    values = st.sampled_from([top, -top, top / 2, -top / 3, top**0.5, 1.0, 0.0])
+    shape = draw(st.tuples(st.integers(1, 12), st.integers(0, 6)))
+    return draw(arrays.arrays(dtype, shape, elements=values))
+
+
+@pytest.mark.parametrize("name", RULES)
+@given(updates=huge(), data=st.data())
+def test_the_largest_numbers_give_a_finite_aggregate_or_a_refusal(name, updates, data):
+    weights = data.draw(st.lists(st.floats(0.1, 1e6), min_size=len(updates), max_size=len(updates)))
+    try:
+        found = aggregate(name, updates, weights=weights)
+    except ParameterError:
+        return
+    assert found.shape == updates.shape[1:]
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("n", [3, 5, 7, 10, 30])
+def test_equal_rows_at_the_largest_number_of_single_precision_give_that_row(name, n):
+    top = np.finfo(np.float32).max
+    rows = np.tile(np.array([top, -top, 1], np.float32), (n, 1))
+    if name == "foolsgold":
+        rows[0] = [-top, -top, 1]
+    takes_f = any(parameter.name == "f" for parameter in registry.get(Kind.DEFENSE, name).parameters)
+    found = aggregate(name, rows, weights=np.linspace(1, 3, n), **({"f": 0} if takes_f else {}))
+    np.testing.assert_allclose(found[1:], rows[0, 1:], rtol=1e-6)
+    assert np.isfinite(found).all()
+
+
+def test_numbers_whose_squares_double_precision_cannot_hold_are_refused_with_the_limit():
+    with pytest.raises(ParameterError, match=r"^updates hold values beyond 1e\+145 .* scale them down$"):
+        aggregate("foolsgold", np.full((4, 3), 1e300) * np.eye(4, 3))
+
+
+def test_ordinary_rows_are_averaged_to_the_bit_as_before():
+    rng = np.random.default_rng(0)
+    updates, weights = rng.normal(size=(9, 1000)).astype(np.float32), rng.integers(1, 50, 9)
+    updates[:, 0] = np.finfo(np.float32).max
+    shares = (weights / weights.sum()).astype(np.float32)
+    assert (kernels.weighted_mean(updates, weights)[1:] == (shares @ updates)[1:]).all()
+
+
+def test_a_rule_that_gives_no_vector_or_no_finite_one_is_named(own_registry):
+    @defense("nothing-at-all", title="Nothing")
+    def nothing(updates):
+        """Nothing."""
+
+    @defense("infinite", title="Infinite")
+    def infinite(updates):
+        """Infinity."""
+        return np.full(updates.shape[1], np.inf)
+
+    with pytest.raises(ParameterError, match='defense "nothing-at-all" gave no vector of 3 numbers'):
+        aggregate("nothing-at-all", UPDATES)
+    with pytest.raises(ParameterError, match='defense "infinite" gave values that are not finite'):
+        aggregate("infinite", UPDATES)

@@ -55,12 +55,68 @@ def test_tasks_are_listed_with_counted_parameters(capsys, own_folders):
     assert code == 0
     for cell in ("2,410", "3,358", "4,929", "21,840", "14,728,266", "20 / 10 / 100", ">50K to <=50K", "cat to dog"):
         assert cell in out
-    assert "once its data is here" in out
+    assert "once its data is prepared" in out
 
 
 def test_listing_downloads_nothing(capsys, own_folders, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("the network was used"))
     assert fflbench(capsys, "list", "tasks")[0] == 0
+
+
+def content(folder):
+    """Every file under a folder, with its bytes."""
+    return {str(file.relative_to(folder)): file.is_file() and file.read_bytes() for file in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_listing_prepares_and_writes_nothing(capsys, own_folders, own_registry, options):
+    from fflbench.registry import task
+    from fflbench.tasks import Task
+    from tests.data.conftest import CONTENT, small_set
+
+    (own_folders / "small").mkdir()
+    for name, text in CONTENT.items():
+        (own_folders / "small" / name).write_bytes(text)
+
+    @task("small-mlp", title="Small")
+    class Small(Task):
+        """Has as many parameters as its data says."""
+
+        data_set = small_set()
+        classes = ("a", "b")
+        model_from_data = True
+
+        def model(self):
+            from torch import nn
+
+            return nn.Linear(self.data().facts["largest"], 1)
+
+    before = content(own_folders.parent)
+    code, out, err = fflbench(capsys, "list", "tasks", *options)
+    assert content(own_folders.parent) == before
+    assert code == 0
+    assert "small-mlp" in out
+    assert "prepared" in out or options
+    assert "Checking" not in err
+    Small().data()
+    prepared = content(own_folders.parent)
+    code, out, _ = fflbench(capsys, "list", "tasks", *options)
+    assert ("5,000" in out) or ('"model_parameters": 5000' in out)
+    assert content(own_folders.parent) == prepared
+
+
+def test_listing_leaves_the_real_data_as_it_is(capsys, real, real_data, own_folders):
+    sources = [file for file in real_data.glob("imdb/*") if file.is_file()]
+    if not sources:
+        pytest.skip("needs the real IMDB")
+    (own_folders / "imdb").mkdir()
+    for file in sources:
+        (own_folders / "imdb" / file.name).write_bytes(file.read_bytes())
+    before = content(own_folders.parent)
+    code, out, _ = fflbench(capsys, "list", "tasks")
+    assert code == 0
+    assert "once its data is prepared" in out
+    assert content(own_folders.parent) == before
 
 
 def test_json_tells_everything(capsys, own_folders):
@@ -191,13 +247,9 @@ class BadModel(Task):
     def model(self):
         1 / 0
 ''')
-    (own_folders / "imdb").mkdir()
-    for name in ("train", "test"):
-        (own_folders / f"imdb/{name}.jsonl.gz").write_bytes(b"cut off")
     for options in ([], ["--json"]):
         code, out, err = fflbench(capsys, "list", "tasks", "--plugin", str(tmp_path / "bad.py"), *options)
         assert code == 1
         assert "digits-mlp" in out
         assert 'learning_rate = "fast" should be a valid number' in err
         assert 'task "bad-model": ZeroDivisionError' in err
-        assert "train.jsonl.gz cannot be read, it may be truncated" in err

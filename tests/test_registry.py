@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 PLUGIN = '''
 """Half the mean. Nobody et al., A rule for tests, 2026."""
 from typing import Annotated
+from fflbench.federation import Attack
 from fflbench.registry import attack, defense
 
 @defense("half-mean", title="Half mean", tolerates="f = 0", version=3)
@@ -25,7 +26,7 @@ def half_mean(updates, scale: Annotated[float, "what the mean is multiplied with
     """
 
 @attack("shout", title="Shout", knows=["own data", "defense"])
-class Shout:
+class Shout(Attack):
     """Sends its update louder."""
     factor: Annotated[float, "how much louder"] = 10.0
 '''
@@ -75,6 +76,35 @@ def test_an_unknown_name_gets_the_nearest_one(plugin):
         ("raise SystemExit(3)", "SystemExit: 3"),
         (PLUGIN.replace('"own data"', '"everything"'), 'unknown knowledge "everything"'),
         (PLUGIN.replace('"half-mean"', '"Half Mean"'), '"Half Mean" cannot be a name'),
+        (PLUGIN.replace('"half-mean"', f'"{"h" * 300}"'), "cannot be a name: it has 300 letters, and at most 100 fit"),
+        (PLUGIN.replace('"half-mean"', "5"), "the name of a defense must be a text"),
+        (PLUGIN.replace('"Half mean"', "5"), 'defense "half-mean": its title must be a text'),
+        (
+            PLUGIN.replace("version=3", "version='new'"),
+            'defense "half-mean": its version must be a whole number from 1',
+        ),
+        (PLUGIN.replace("version=3", "version=True"), 'defense "half-mean": its version must be a whole number from 1'),
+        (
+            PLUGIN.replace("Shout(Attack)", "Shout"),
+            'attack "shout" must be a subclass of fflbench.federation.attack.Attack',
+        ),
+        (PLUGIN.replace("Shout(Attack)", "Shout(dict)"), 'attack "shout" must be a subclass'),
+        (PLUGIN.replace('knows=["own data", "defense"]', "knows=None"), "TypeError"),
+        (
+            'from fflbench.registry import defense\n@defense("idle", title="Idle")\nclass Idle:\n    pass',
+            'defense "idle" must be a subclass of fflbench.federation.defense.Defense',
+        ),
+        (
+            'from fflbench.registry import task\n@task("idle", title="Idle")\nclass Idle:\n    pass',
+            'task "idle" must be a subclass of fflbench.tasks.task.Task',
+        ),
+        (
+            'from fflbench.registry import measure\n@measure("idle", title="Idle")\nclass Idle:\n    pass',
+            'measure "idle" must be a subclass of fflbench.measures.Measure',
+        ),
+        ("import sys\nsys.exit()", "SystemExit"),
+        ("raise KeyError", "KeyError"),
+        ("raise type('Odd', (BaseException,), {})('an odd\\nend')", "Odd: an odd end"),
     ],
 )
 def test_a_broken_plugin_names_itself_and_its_error_and_the_rest_still_works(plugin, text, error):
@@ -164,10 +194,11 @@ def test_a_new_default_keeps_type_and_meaning_whatever_the_parents_annotations_a
 """A family. Nobody, 2026."""
 from dataclasses import dataclass
 from typing import Annotated
+from fflbench.federation import Attack
 from fflbench.registry import attack
 
 @dataclass(kw_only=True)
-class Parent:
+class Parent(Attack):
     factor: Annotated[float, "how much louder"] = 10.0
 
 @attack("child", title="Child", knows=[])
@@ -176,7 +207,7 @@ class Child(Parent):
     factor = 20.0
 '''
     assert registry.load_named([plugin(text)]) == ()
-    (factor,) = registry.get(Kind.ATTACK, "child").parameters
+    *_, factor = registry.get(Kind.ATTACK, "child").parameters
     assert (factor.type, factor.default, factor.meaning) == ("float", 20.0, "how much louder")
 
 
@@ -258,3 +289,73 @@ def test_built_ins_explain_all_their_parameters():
                 assert "\n" not in parameter.meaning
             assert entry.summary
             assert entry.citation or kind is Kind.SUITE
+
+
+STRANGE = '''
+"""Strange ones."""
+import builtins, sys
+from typing import Annotated
+import numpy as np
+from fflbench.federation import Attack, Defense
+from fflbench.registry import attack, defense
+
+class Odd(BaseException):
+    """What nobody expects."""
+
+@defense("unchecked", title="Unchecked")
+def unchecked(updates, model: Annotated[np.ndarray, "a type that nobody can check"] = None):
+    """Takes an array."""
+
+@defense("unspeakable-type", title="Unspeakable")
+def unspeakable(updates, where: frozenset[int] = frozenset()):
+    """Takes what no record can hold."""
+
+@attack("raises-it", title="Raises", knows=[])
+class Raises(Attack):
+    """Raises what it is told to."""
+    what: str = "RuntimeError"
+    def __post_init__(self):
+        if self.what == "exit":
+            sys.exit("goodbye\\nand farewell")
+        raise vars(builtins)[self.what]("no\\nway")
+'''
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("RuntimeError", "RuntimeError: no way"),
+        ("KeyError", "KeyError: 'no\\nway'"),
+        ("AssertionError", "AssertionError: no way"),
+        ("exit", "SystemExit: goodbye and farewell"),
+    ],
+)
+def test_whatever_creating_a_plugin_raises_is_one_sentence(plugin, what, told):
+    assert registry.load_named([plugin(STRANGE)]) == ()
+    with pytest.raises(ParameterError) as refused:
+        registry.get(Kind.ATTACK, "raises-it").create(what=what)
+    assert str(refused.value) == f'attack "raises-it": {told}'
+
+
+def test_a_type_that_cannot_be_checked_is_one_sentence(plugin):
+    registry.load_named([plugin(STRANGE)])
+    with pytest.raises(ParameterError, match=r'defense "unchecked": model = none cannot be checked \(Pydantic.*\)$'):
+        registry.get(Kind.DEFENSE, "unchecked").create()
+
+
+def test_a_value_that_no_record_can_hold_is_one_sentence(plugin):
+    from fflbench.errors import SuiteError
+    from fflbench.suites.plan import plan
+    from fflbench.suites.suite import parse
+
+    registry.load_named([plugin(STRANGE)])
+    content = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": ["unspeakable-type"], "seeds": [0]}
+    with pytest.raises(SuiteError, match='defense "unspeakable-type": no record can hold its parameters'):
+        plan(parse(content, "own", "own.toml"))
+
+
+def test_a_plugin_behind_a_loop_of_links_is_a_failure(own_registry, tmp_path):
+    (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
+    (failure,) = registry.load_named([str(tmp_path / "loop.py")])
+    assert "loop.py" in failure.plugin
+    assert "\n" not in str(failure)

@@ -14,8 +14,12 @@ from Crypto.Protocol.KDF import HKDF
 def derive(secret: bytes, *label: str | int | bytes, size: int = 32) -> bytes:
     """HKDF-SHA256 of a secret for one purpose; labels of different parts never run together."""
     parts = [part if isinstance(part, bytes) else str(part).encode() for part in label]
-    context = b"".join(len(part).to_bytes(4) + part for part in (b"fflbench", *parts))
-    derived = HKDF(secret, size, b"", SHA256, context=context)
+    return hkdf(secret, b"".join(len(part).to_bytes(4) + part for part in (b"fflbench", *parts)), size)
+
+
+def hkdf(secret: bytes, info: bytes, size: int, salt: bytes = b"") -> bytes:
+    """HKDF-SHA256 (RFC 5869)."""
+    derived = HKDF(secret, size, salt, SHA256, context=info)
     assert isinstance(derived, bytes)
     return derived
 

@@ -8,12 +8,14 @@ whose sum is (W & m) ^ r: the half its partner gets, still under r. The partner 
 sum; the server, which alone can open the seed of r, takes the pad off. Everything is XOR on the bits of float32, so
 mixing is exact.
 
-A party sees what it is sent and nothing else. Whatever does not fit ends the exchange with an `ExchangeError`.
+A party sees what it is sent and nothing else. Whatever does not fit ends the exchange with an `ExchangeError`, and
+`exchange_fragments` then breaks it off on both sides: neither submits.
 """
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +24,15 @@ from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
 from fflbench.crypto.groups import GROUPS, Group
-from fflbench.crypto.messages import SERVER, Answer, Bytes, Message, Offer, Reply, Submission
+from fflbench.crypto.messages import SERVER, Answer, Bytes, Message, Offer, Reply, Submission, check_header
 from fflbench.crypto.pads import SEED_BYTES, Mask, Words
 from fflbench.crypto.seal import SEALED_BYTES, OpeningKey, SealingKey
 from fflbench.types import Vector
 
 BROKEN_OFF = -1
+
+M = TypeVar("M", bound=Message)
+Signed = TypeVar("Signed", Answer, Reply)
 
 
 @dataclass(repr=False)
@@ -45,7 +50,10 @@ class Party:
     """Everything this party was sent: what a curious participant has to work with."""
 
     def __post_init__(self) -> None:
-        self._words: Words = np.ascontiguousarray(self.update, np.float32).view(np.uint32)
+        check_header(self.round, self.name, self.partner)
+        if self.name == self.partner:
+            raise ExchangeError(f"participant {self.name} cannot exchange with itself")
+        self._words: Words = _as_vector(self.update).view(np.uint32)
         self._secret = self._draw(self.group.secret_bytes, "exponent")
         self._seed_r = self._draw(SEED_BYTES, "seed of r")
         self._seed_rho = self._draw(SEED_BYTES, "seed of rho")
@@ -58,6 +66,11 @@ class Party:
         if self._submission is None:
             raise ExchangeError("an exchange that is not complete")
         return self._submission
+
+    def break_off(self) -> None:
+        """End the exchange, whatever its state: nothing more is taken, and there is nothing to submit."""
+        self._messages = BROKEN_OFF
+        self._submission = None
 
     @property
     def mask(self) -> Mask:
@@ -77,7 +90,7 @@ class Party:
         """Derive mask and MAC key from the shared secret."""
         shared = self.group.shared(self._secret, bytes(power))
         self._mask = pads.mask(shared, self.round, initiator, acceptor, len(self._words))
-        self._mac_key = derive(shared, "mac", self.round, initiator, acceptor, self._hash.digest())
+        self._mac_key = derive(shared, "mac", self.round, initiator, acceptor)
 
     def _add_pad(self, data: Words, seed: bytes, purpose: str, out: Words) -> Words:
         """Data under the pad of a seed."""
@@ -124,15 +137,23 @@ class Party:
     def _done(self, place: int) -> None:
         self._messages = place + 1
 
-    def _mac(self, *parts: Bytes) -> bytes:
-        code = hmac.new(self._mac_key, digestmod=hashlib.sha256)
-        for part in parts:
-            code.update(len(part).to_bytes(8))
-            code.update(part)
-        return code.digest()
+    def _absorb(self, message: Message) -> None:
+        """Add a message to the hash of everything both sides have sent."""
+        for part in message.parts():
+            self._hash.update(part)
 
-    def _check_mac(self, mac: Bytes, *parts: Bytes) -> None:
-        if not hmac.compare_digest(bytes(mac), self._mac(*parts)):
+    def _mac(self, message: Signed) -> bytes:
+        """MAC of a message: over the hash of everything both sides have sent so far, the message included."""
+        self._absorb(replace(message, mac=b""))
+        mac = hmac.digest(self._mac_key, self._hash.digest(), "sha256")
+        self._hash.update(mac)
+        return mac
+
+    def _sign(self, message: Signed) -> Signed:
+        return replace(message, mac=self._mac(message))
+
+    def _check_mac(self, message: Signed) -> None:
+        if not hmac.compare_digest(bytes(message.mac), self._mac(message)):
             raise ExchangeError("a message whose MAC does not hold")
 
 
@@ -143,20 +164,19 @@ class Initiator(Party):
         """The first message."""
         self._turn(0)
         message = Offer(self.round, self.name, self.partner, self._power(), self._seal())
-        self._hash.update(message.to_bytes())
+        self._absorb(message)
         self._done(0)
         return message
 
     def take(self, answer: Answer) -> Reply:
         """Take the second message and make the third; after that there is something to submit."""
         self._accept(answer, 1)
-        self._hash.update(bytes(answer.power) + bytes(answer.sealed_seed))
         self._agree(answer.power, self.name, self.partner)
-        self._check_mac(answer.mac, b"answer", answer.whole, answer.kept)
+        self._check_mac(answer)
         whole, kept = map(pads.as_bytes, self._masked())
         self._mix(answer.whole, answer.kept, answer.sealed_seed)
         self._done(1)
-        return Reply(self.round, self.name, self.partner, whole, kept, self._mac(b"reply", whole, kept))
+        return self._sign(Reply(self.round, self.name, self.partner, whole, kept, mac=b""))
 
 
 class Acceptor(Party):
@@ -168,21 +188,42 @@ class Acceptor(Party):
         if len(offer.sealed_seed) != SEALED_BYTES:
             raise ExchangeError("a vector or seed of the wrong length")
         self._partners_seed = offer.sealed_seed
-        self._hash.update(offer.to_bytes())
-        power, sealed = self._power(), self._seal()
-        self._hash.update(power + sealed)
+        self._absorb(offer)
         self._agree(offer.power, self.partner, self.name)
         whole, kept = map(pads.as_bytes, self._masked())
-        mac = self._mac(b"answer", whole, kept)
         self._done(0)
-        return Answer(self.round, self.name, self.partner, power, sealed, whole, kept, mac)
+        return self._sign(
+            Answer(self.round, self.name, self.partner, self._power(), self._seal(), whole, kept, mac=b"")
+        )
 
     def finish(self, reply: Reply) -> None:
         """Take the third message; after that there is something to submit."""
         self._accept(reply, 1)
-        self._check_mac(reply.mac, b"reply", reply.whole, reply.kept)
+        self._check_mac(reply)
         self._mix(reply.whole, reply.kept, self._partners_seed)
         self._done(1)
+
+
+class Delivery(Protocol):
+    """A way from one party to the other."""
+
+    def __call__(self, message: M, /) -> M:
+        """Carry a message, and return it as it arrives."""
+
+
+def _as_sent(message: M, /) -> M:
+    return message
+
+
+def exchange_fragments(initiator: Initiator, acceptor: Acceptor, deliver: Delivery = _as_sent) -> None:
+    """Run a whole exchange, each message going through `deliver`; on a fault both sides break it off."""
+    try:
+        answer = deliver(acceptor.take(deliver(initiator.offer())))
+        acceptor.finish(deliver(initiator.take(answer)))
+    except ExchangeError:
+        initiator.break_off()
+        acceptor.break_off()
+        raise
 
 
 class Server:
@@ -194,19 +235,32 @@ class Server:
         self._heard: tuple[int, set[int]] = (-1, set())
 
     def open(self, submission: Submission, round: int, sender: int, out: Vector) -> None:
-        """Put the mixed update of a submission into `out`; one a sender and round, and only of this round."""
+        """Put the mixed update of a submission into `out`; one per sender and round, and rounds never go back."""
         if (submission.round, submission.sender, submission.receiver) != (round, sender, SERVER):
             raise ExchangeError("a submission of another round or sender")
+        if round < self._heard[0]:
+            raise ExchangeError("a submission of an earlier round")
         if self._heard[0] != round:
             self._heard = round, set()
         if sender in self._heard[1]:
             raise ExchangeError("a second submission")
         if len(submission.encrypted_mixed) != out.nbytes:
             raise ExchangeError("a submission of the wrong length")
-        seed = self._key.open(bytes(submission.sealed_seed))
+        seed = self._key.open(bytes(submission.sealed_seed), round)
         encrypted: npt.NDArray[np.uint32] = np.frombuffer(submission.encrypted_mixed, np.uint32)
         pads.add_pad(encrypted, pads.pad_key(seed, "r", round), out.view(np.uint32))
         self._heard[1].add(sender)
+
+
+def _as_vector(update: Vector) -> Vector:
+    try:
+        vector = np.ascontiguousarray(update, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ExchangeError("an update must be one vector of numbers") from error
+    # Asked of what was given: numpy makes a vector of a single number.
+    if np.ndim(update) != 1:
+        raise ExchangeError(f"an update must be one vector of numbers, not an array of shape {np.shape(update)}")
+    return vector
 
 
 def swap(one: Vector, other: Vector, mask: Mask) -> tuple[Vector, Vector]:

@@ -17,6 +17,7 @@ Initiator k                        Acceptor j                      Server
 Each begins with a frame (kind, round, sender, receiver), and each field with its length.
 """
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -26,12 +27,21 @@ from fflbench.crypto.errors import ExchangeError
 
 HEADER = struct.Struct("<4sBIII")
 LENGTH = struct.Struct("<Q")
+FLOAT = struct.Struct("<f")
 MAGIC = b"FFL1"
 
 Bytes: TypeAlias = "bytes | memoryview[int]"
 
 SERVER = 0xFFFFFFFF
-"""The server's pseudonym."""
+"""The server's pseudonym, and the largest number that a header holds."""
+
+
+def check_header(round: int, sender: int, receiver: int) -> None:
+    """Refuse numbers that do not fit into a header."""
+    header: dict[str, Any] = {"round": round, "sender": sender, "receiver": receiver}
+    for name, value in header.items():
+        if not hasattr(value, "__index__") or not 0 <= value <= SERVER:
+            raise ExchangeError(f"{name} = {value} does not fit into a message, which holds 0 to {SERVER}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,9 @@ class Message:
     round: int
     sender: int
     receiver: int
+
+    def __post_init__(self) -> None:
+        check_header(self.round, self.sender, self.receiver)
 
     def parts(self) -> Iterator[Bytes]:
         """Its bytes, piece by piece: nothing large is copied."""
@@ -163,3 +176,15 @@ class Feedback(Message):
     COUNTED_AS = {"difference": "feedback"}  # noqa: RUF012
 
     difference: Bytes
+
+    @classmethod
+    def of(cls, round: int, receiver: int, difference: float) -> Self:
+        """The server's feedback to one participant."""
+        return cls(round, SERVER, receiver, FLOAT.pack(difference))
+
+    @property
+    def value(self) -> float:
+        """The difference that its bytes hold."""
+        if len(self.difference) != FLOAT.size or not math.isfinite(value := FLOAT.unpack(self.difference)[0]):
+            raise ExchangeError("feedback that is no finite number of four bytes")
+        return float(value)

@@ -22,10 +22,10 @@ class SealingKey:
         self.exported = exported
         self._key = RSA.import_key(exported)
 
-    def seal(self, seed: bytes, entropy: Entropy, *purpose: str | int) -> bytes:
-        """Wrap a seed for the server."""
-        randomness = _stream(entropy, "oaep", *purpose)
-        return PKCS1_OAEP.new(self._key, SHA256, randfunc=randomness).encrypt(seed)
+    def seal(self, seed: bytes, entropy: Entropy, round: int, *purpose: str | int) -> bytes:
+        """Encrypt a seed for the server; it opens in this round only."""
+        randomness = _stream(entropy, "oaep", round, *purpose)
+        return PKCS1_OAEP.new(self._key, SHA256, label=_label(round), randfunc=randomness).encrypt(seed)
 
 
 class OpeningKey:
@@ -35,15 +35,20 @@ class OpeningKey:
         self._key = RSA.generate(BITS, randfunc=_stream(entropy, "server key"))
         self.public = SealingKey(self._key.public_key().export_key("DER"))
 
-    def open(self, sealed: bytes) -> bytes:
-        """The seed inside, or an error."""
+    def open(self, sealed: bytes, round: int) -> bytes:
+        """Decrypt a seed that was sealed in this round, or raise an error."""
         try:
-            seed = PKCS1_OAEP.new(self._key, SHA256).decrypt(sealed)
+            seed = PKCS1_OAEP.new(self._key, SHA256, label=_label(round)).decrypt(sealed)
         except (ValueError, TypeError) as error:
             raise ExchangeError("a sealed seed that does not open") from error
         if len(seed) != SEED_BYTES:
             raise ExchangeError("a sealed seed of the wrong length")
         return seed
+
+
+def _label(round: int) -> bytes:
+    """OAEP label: without it a seed sealed in one round could be submitted again in another."""
+    return f"fflbench round {round}".encode()
 
 
 def _stream(entropy: Entropy, *purpose: str | int) -> Callable[[int], bytes]:

@@ -29,8 +29,8 @@ DROPPED = {"fnlwgt", "education", "capital-gain", "capital-loss"}
 FEATURES = tuple(column for column in COLUMNS if column not in DROPPED)
 
 PARTS = (
-    Part("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-    Part("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
+    Part("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d", 3_974_305),
+    Part("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05", 2_003_153),
 )
 
 
@@ -67,7 +67,7 @@ ADULT = DataSet(
         Download(
             urls=(f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{part.name}",),
             parts=(part.name,),
-            unpack=one_file(part.name),
+            unpack=one_file(part.name, part.size),
         )
         for part in PARTS
     ),

@@ -13,6 +13,9 @@ import shutil
 import stat
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,30 @@ from fflbench.data.examples import Data, Examples
 from fflbench.data.sources import DataSet, cache_dir, contents, find
 from fflbench.errors import DataError
 
+_prepared_only: ContextVar[bool] = ContextVar("prepared_only", default=False)
+
+
+class NotPreparedError(DataError):
+    """A set that would have to be prepared first, where nothing may be written."""
+
+
+@contextmanager
+def prepared_only() -> Iterator[None]:
+    """Load only what is prepared already, and write nothing; other sets raise `NotPreparedError`."""
+    token = _prepared_only.set(True)
+    try:
+        yield
+    finally:
+        _prepared_only.reset(token)
+
 
 def load(data_set: DataSet) -> Data:
     """The set, from prepared arrays where there are any, else from its files, else from the network."""
     found = _find(data_set)
     if found:
         return found
+    if _prepared_only.get():
+        raise NotPreparedError(f"{data_set.title} is not prepared yet")
     home = next((home for home in _homes(data_set) if _writable(home)), None)
     if home is None:
         warnings.warn(f"{data_set.title} is prepared anew each time: no cache folder can be written", stacklevel=2)
@@ -60,7 +81,7 @@ def _find(data_set: DataSet) -> Data | None:
         if os.path.isdir(place):  # noqa: PTH112 (a folder that may not be entered is no folder, rather than an error)
             try:
                 return _open(place)
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 warnings.warn(f"the prepared arrays in {place} are damaged and are made anew ({error})", stacklevel=3)
     return None
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, Any, TypeAlias, cast
 
 import platformdirs
 
@@ -25,6 +25,9 @@ ENVIRONMENT = "FFLBENCH_DATA"
 
 Contents: TypeAlias = Mapping[str, bytes]
 
+LARGEST = 10**9
+"""Bytes that a part may unpack to where its set does not say how large it is."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -32,6 +35,8 @@ class Part:
 
     name: str
     sha256: str
+    size: int = LARGEST
+    """Bytes of its content, or the most it may have: a file that unpacks to more is not read on."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def status(data_set: DataSet) -> Iterator[PartStatus]:
             yield PartStatus(part, None, "missing")
             continue
         try:
-            checked(data_set, part, read(file), file)
+            checked(data_set, part, read(file, part.size), file)
         except DataError as error:
             yield PartStatus(part, file, str(error))
         else:
@@ -115,7 +120,7 @@ def contents(data_set: DataSet) -> dict[str, bytes] | None:
     if not all(files.values()):
         return None
     return {
-        part.name: checked(data_set, part, read(file), file)
+        part.name: checked(data_set, part, read(file, part.size), file)
         for part, file in track(files.items(), f"Checking {data_set.title}", total=len(files))
         if file
     }
@@ -125,7 +130,7 @@ def checked(data_set: DataSet, part: Part, content: bytes, file: Path) -> bytes:
     """The content in its canonical form, if its checksum holds."""
     try:
         canonical = data_set.canonical(content)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(
             f"{file} is damaged ({error}); delete it and run: fflbench data fetch {data_set.name}"
         ) from error
@@ -138,15 +143,26 @@ def checked(data_set: DataSet, part: Part, content: bytes, file: Path) -> bytes:
     return canonical
 
 
-def read(file: Path) -> bytes:
-    """The content of a file, unpacked by its ending."""
+def read(file: Path, limit: int = LARGEST) -> bytes:
+    """The content of a file, unpacked by its ending; more than `limit` bytes are refused, and not held in memory."""
     try:
-        raw = file.read_bytes()
-        if file.suffix == ".gz":
-            return gzip.decompress(raw)
-        return lzma.decompress(raw) if file.suffix == ".xz" else raw
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        with _opened(file) as stream:
+            content = stream.read(limit + 1)
+    except (EOFError, OSError, MemoryError, zlib.error, lzma.LZMAError) as error:
         raise _unreadable(file, error) from error
+    if len(content) > limit:
+        raise _too_large(file, limit, "unpacks to" if file.suffix in (".gz", ".xz") else "holds")
+    return content
+
+
+def _opened(file: Path) -> IO[bytes]:
+    if file.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(file))
+    return lzma.open(file) if file.suffix == ".xz" else file.open("rb")
+
+
+def _too_large(file: Path, limit: int, how: str = "unpacks to") -> DataError:
+    return DataError(f"{file} {how} more than {limit:,} bytes, the most it should have; delete it or replace it")
 
 
 def _unreadable(file: Path, error: BaseException) -> DataError:
@@ -154,20 +170,44 @@ def _unreadable(file: Path, error: BaseException) -> DataError:
     return DataError(f"{file} cannot be read, it may be truncated ({reason}); delete it or replace it")
 
 
-def one_file(name: str) -> Callable[[Path], Contents]:
+def one_file(name: str, limit: int = LARGEST) -> Callable[[Path], Contents]:
     """How to unpack a download that is one part."""
-    return lambda file: {name: read(file)}
+    return lambda file: {name: read(file, limit)}
 
 
-def tar_members(file: Path) -> Iterator[tuple[str, bytes]]:
-    """Every regular file of a tar archive by its path, read without touching the disk."""
+class _Bounded:
+    """A stream of which nobody reads more than so many bytes at once, whatever a header claims."""
+
+    def __init__(self, stream: IO[bytes], file: Path, limit: int) -> None:
+        self.stream, self.file, self.limit = stream, file, limit
+
+    def read(self, size: int) -> bytes:
+        if size > self.limit:
+            raise _too_large(self.file, self.limit)
+        return self.stream.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def tar_members(file: Path, limit: int = LARGEST) -> Iterator[tuple[str, bytes]]:
+    """Every regular file of a packed tar archive by its path, read without touching the disk.
+
+    Files of more than `limit` bytes together are refused before they are read.
+    """
+    total = 0
     try:
-        with tarfile.open(file) as archive:
-            for member in archive:
-                stream = archive.extractfile(member) if member.isfile() else None
-                if stream:
-                    yield member.name, stream.read()
-    except (EOFError, OSError, zlib.error, tarfile.TarError) as error:
+        with gzip.open(file) as packed:
+            bounded = cast(IO[bytes], _Bounded(cast(IO[bytes], packed), file, max(limit, tarfile.RECORDSIZE)))
+            with tarfile.open(fileobj=bounded, mode="r:") as archive:
+                for member in archive:
+                    total += member.size
+                    if total > limit:
+                        raise _too_large(file, limit)
+                    stream = archive.extractfile(member) if member.isfile() else None
+                    if stream:
+                        yield member.name, stream.read()
+    except (EOFError, OSError, MemoryError, zlib.error, tarfile.TarError) as error:
         raise _unreadable(file, error) from error
 
 

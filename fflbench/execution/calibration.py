@@ -66,7 +66,7 @@ def _seconds(cell: Cell, training: Callable[[Cell], float]) -> float:
             return begin + task.rounds * (training(cell) + each_round)
         attack = cell.create(cell.measure.attacked) if cell.measure.attacked else None
         return cell.measure.estimate(task, defense, attack)
-    except Exception:
+    except (Exception, SystemExit):
         # Whatever is wrong with it will be told in its cell.
         return guess
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fflbench.errors import FflbenchError, spelled_out
+from fflbench.errors import FflbenchError, in_a_line, spelled_out
 from fflbench.measures import Outcome
 from fflbench.records.arrays import pack, unpack
 from fflbench.records.manifest import manifest, results_versions
@@ -102,7 +102,7 @@ def play(
         return record
     except StoppedError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return record_of(cell, suite, device, plugins, status="failed", error=_reason(error))
 
 
@@ -136,15 +136,14 @@ def _play_rounds(
     return federation.run(each_round), before
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """What happened, in the last line, and where, by file names alone: paths tell of the machine, not of the error."""
     if isinstance(error, FflbenchError):
         return spelled_out(str(error))
     places = [
         f"{Path(at.filename).name}:{at.lineno} in {at.name}" for at in traceback.extract_tb(error.__traceback__)[-6:]
     ]
-    what = " ".join(str(error).split())
-    return spelled_out("\n".join([*places, f"{type(error).__name__}: {what}"]))
+    return spelled_out("\n".join([*places, in_a_line(error)]))
 
 
 def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **found: Any) -> Record:
@@ -196,7 +195,7 @@ class _Checkpoint:
             digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
             if hashlib.sha256(packed).digest() != digest:
                 return
-            arrays = unpack(bytes(packed), limited=False)
+            arrays = unpack(bytes(packed), limit=2 * len(packed))
             facts = json.loads(arrays.pop(FACTS).tobytes())
             if facts.pop("versions") == self.versions:
                 federation.restore(State(arrays, facts))

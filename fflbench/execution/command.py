@@ -1,5 +1,6 @@
 """What `fflbench run` and `fflbench status` say and do."""
 
+import json
 import sys
 import time
 import warnings
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from fflbench.errors import RecordError
 from fflbench.execution import run as running
@@ -24,6 +24,7 @@ from fflbench.progress import quiet
 from fflbench.records.record import Records
 from fflbench.records.store import Store, load, write_whole
 from fflbench.report import contents
+from fflbench.terminal import console
 
 
 def run(
@@ -108,7 +109,7 @@ class Voice:
 def _show(records: Records, folder: Path, voice: Voice) -> None:
     """The tables, to whoever is there to read them."""
     try:
-        contents.show(records, Console(width=None if sys.stdout.isatty() else 160))
+        contents.show(records, console(width=None if sys.stdout.isatty() else 160))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -130,16 +131,19 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
     if not folder.is_dir():
         raise RecordError(f"there is no folder {folder}")
     places = sorted({file.parent for file in folder.rglob(standing.FILE)})
-    if not places:
+    # In this order: a run that ends in between has then said so.
+    found = [(place, Store(place).in_use, standing.read(place)) for place in places]
+    if not any(now for _, _, now in found):
         count = len(load(folder))
         what = f"{_count(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
         raise RecordError(f"{folder} holds {what}")
-    for place in places:
-        in_use, now = Store(place).in_use, standing.read(place)
-        assert now is not None
+    for place, in_use, now in found:
+        if now is None:
+            # Gone meanwhile, or a link to nowhere.
+            continue
         if now.state in ("starting", "running", "stopping") and not in_use:
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
-        say(now.model_dump_json() if as_json else _told(place, now))
+        say(json.dumps(now.model_dump()) if as_json else _told(place, now))
 
 
 def _told(folder: Path, now: Standing) -> str:

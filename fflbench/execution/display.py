@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from fflbench.execution.jobs import Event, Finished, Note, Progress, Returned, Started
 from fflbench.execution.standing import Standing
+from fflbench.terminal import console, unguarded, visible
 
 if TYPE_CHECKING:
     from rich import progress
@@ -29,7 +30,6 @@ def display(*, as_json: bool = False) -> Iterator[Display]:
     if as_json or not sys.stderr.isatty():
         yield _Json() if as_json else _Lines()
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -39,9 +39,9 @@ def display(*, as_json: bool = False) -> Iterator[Display]:
         TextColumn("{task.fields[said]}", markup=False),
         TimeElapsedColumn(),
     )
-    console = Console(file=cast(TextIO, _Patient(sys.stderr)))
-    with Progress(*columns, console=console, transient=True) as bars:
-        yield _Bars(bars, most=max(1, console.height - 4))
+    screen = console(cast(TextIO, _Patient(unguarded(sys.stderr))))
+    with Progress(*columns, console=screen, transient=True) as bars:
+        yield _Bars(bars, most=max(1, screen.height - 4))
 
 
 class _Lines:
@@ -131,7 +131,7 @@ def _counts(now: Standing) -> dict[str, Any]:
 
 def write_line(text: str) -> None:
     """A line on standard error."""
-    print(text, file=_Patient(sys.stderr), flush=True)
+    print(visible(text), file=_Patient(sys.stderr), flush=True)
 
 
 class _Patient:

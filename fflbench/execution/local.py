@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fflbench.errors import FflbenchError, SuiteError
+from fflbench.errors import FflbenchError, SuiteError, in_a_line
 from fflbench.execution.cell import File, StoppedError, play
 from fflbench.execution.jobs import (
     LOST_FOR_MEMORY,
@@ -199,9 +199,9 @@ def _answer(
         said = SuiteError(failures) if failures else function(*arguments)
     except FflbenchError as error:
         said = error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Strangers' code may raise what no other process can read.
-        said = FflbenchError(f"{type(error).__name__}: {error}")
+        said = FflbenchError(in_a_line(error))
     pipe.send(said)
 
 

@@ -1,9 +1,10 @@
 """How much memory cells need."""
 
+import math
 import re
 from collections.abc import Sequence
 
-from fflbench.errors import FflbenchError, ParameterError
+from fflbench.errors import ParameterError
 from fflbench.measures import GIGABYTE, PROCESS_BYTES, columns_of
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
@@ -40,7 +41,7 @@ def _memory(cell: Cell) -> int:
         if cell.measure:
             return cell.measure.memory(task)
         columns = columns_of(task).count
-    except FflbenchError:
+    except (Exception, SystemExit):
         # A model that cannot be counted without being built will tell in its own cell what is wrong, if anything.
         return PROCESS_BYTES
     return PROCESS_BYTES + 4 * columns * (COPIES * task.per_round + MODELS + task.average_last)
@@ -49,7 +50,7 @@ def _memory(cell: Cell) -> int:
 def parse(text: str) -> int:
     """A size as people write it: 16GB, 500M."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    size = int(float(found[1]) * UNITS[found[2].upper()]) if found else 0
-    if not size:
+    size = float(found[1]) * UNITS[found[2].upper()] if found else 0.0
+    if not 1 <= size < math.inf:
         raise ParameterError(f'"{text}" is no size of memory such as 16GB or 500MB')
-    return size
+    return int(size)

@@ -1,6 +1,7 @@
 """`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
 
 import math
+import os
 import re
 import signal
 import threading
@@ -25,10 +26,11 @@ from fflbench.progress import quiet
 from fflbench.records.evidence import SUMS
 from fflbench.records.manifest import results_versions
 from fflbench.records.record import Record, Records
+from fflbench.records.shapes import LONGEST_TITLE
 from fflbench.records.store import Store
 from fflbench.records.store import read as read_record
 from fflbench.registry import Kind
-from fflbench.report.robust import slug
+from fflbench.report.texts import slug
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
@@ -108,6 +110,9 @@ def prepare(
                 raise SuiteError(
                     f"{cell.entry(kind)} stands in the script itself; move it to a file and name that in plugins"
                 )
+        for file in (store.file(cell.id), store.arrays_file(cell.id), store.checkpoint(cell.id)):
+            if os.path.isdir(file):  # noqa: PTH112 (a name too long for a folder is none)
+                raise RecordError(f"{file} is a folder where a file of a record should be; move it away")
     planned = Plan(name, title, store, cells, force=force, one_record=suite.endswith(".json"))
     if force:
         return planned
@@ -214,7 +219,7 @@ def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Eve
         ):
             for event in events:
                 if isinstance(event, Finished):
-                    event = _with_command(event, planned.store, options)
+                    event = _with_title(_with_command(event, planned.store, options), planned.title)
                     _keep(planned.store, event)
                     ended += 1
                 shown.hear(event, watch.hear(event))
@@ -297,7 +302,7 @@ def _told_in_its_cells() -> Iterator[None]:
         yield
     except FflbenchError:
         raise
-    except Exception:  # noqa: S110
+    except (Exception, SystemExit):  # noqa: S110
         pass
 
 
@@ -327,6 +332,11 @@ def _with_command(event: Finished, store: Store, options: Options) -> Finished:
     data = ("--data-dir", str(options.data_dir)) if options.data_dir else ()
     alone = {"run_alone": spelled_out(record.command(store.file(record.id), *data))}
     return replace(event, record=record.model_copy(update={"facts": alone}))
+
+
+def _with_title(event: Finished, title: str) -> Finished:
+    """A record says what its suite is called, for leaderboards that are made without the suite's file."""
+    return replace(event, record=event.record.model_copy(update={"title": title[:LONGEST_TITLE]}))
 
 
 def _keep(store: Store, event: Finished) -> None:

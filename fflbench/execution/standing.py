@@ -6,13 +6,15 @@ The driver keeps it in a file beside the records, whole at any moment. Times are
 import json
 import os
 import platform
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from annotated_types import Ge, Le
+from pydantic import AllowInfNan, BaseModel, ConfigDict
 
 from fflbench.errors import RecordError
 from fflbench.execution.durations import duration
@@ -23,6 +25,12 @@ FILE = ".run"
 WRITE_SECONDS = 1.0
 """How often rounds alone are worth writing down."""
 
+LARGEST = 2**26
+"""Bytes that a status file may have: a hundred thousand failed cells fit in."""
+
+Count = Annotated[int, Ge(0), Le(10**12)]
+Seconds = Annotated[float, Ge(0), AllowInfNan(False)]
+
 
 class Running(BaseModel):
     """A cell that is under way."""
@@ -32,8 +40,8 @@ class Running(BaseModel):
     cell: str
     name: str
     where: str
-    round: int = 0
-    rounds: int
+    round: Count = 0
+    rounds: Count
     accuracy: float | None = None
 
 
@@ -57,20 +65,20 @@ class Standing(BaseModel):
     command: str
     """What started it."""
     host: str
-    process: int
+    process: Count
     state: Literal["starting", "running", "stopping", "stopped", "finished", "lost"] = "starting"
     """The last is for others to say: that a run ended without a word."""
-    cells: int
+    cells: Count
     """Of the whole suite."""
-    before: int
+    before: Count
     """Done by earlier runs."""
-    done: int = 0
+    done: Count = 0
     """By this one, well."""
     failed: list[Failed] = []
     running: list[Running] = []
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     """Since it began."""
-    left: float | None = None
+    left: Seconds | None = None
     """Seconds it will still take, as it looks now."""
 
     @property
@@ -191,11 +199,20 @@ class Watch:
 
 def read(folder: Path) -> Standing | None:
     """Where the run in a folder stands, or stood when it was last heard of."""
+    file = folder / FILE
     try:
-        return Standing.model_validate(json.loads((folder / FILE).read_bytes()))
+        about = file.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise RecordError(f"{file} is not a regular file")
+        if about.st_size > LARGEST:
+            raise RecordError(f"{file} is larger than {LARGEST:,} bytes, more than any status file of ours")
+        found = Standing.model_validate(json.loads(file.read_bytes()))
+        # Refuses half of a character, which nobody can print.
+        found.model_dump_json()
+        return found
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RecordError(f"{folder / FILE} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise RecordError(f"{folder / FILE} is damaged; the next run in that folder makes it anew") from error
+        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{file} is damaged; the next run in that folder makes it anew") from error

@@ -103,6 +103,9 @@ class Attack:
         "where fragments are exchanged: 1 mix as agreed, 2 submit all poison instead, 3 give poison and submit clean",
     ] = 1
     avoid_each_other: Annotated[bool, "where fragments are exchanged: attackers never exchange with attackers"] = False
+    lone_sender: Annotated[
+        bool, "where fragments are exchanged: an attacker who finds no partner submits its own row, under its own pad"
+    ] = False
     share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
 
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)

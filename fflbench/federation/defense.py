@@ -39,6 +39,12 @@ class NoAnswerError(Exception):
     """A rule that has no answer to what it was given; the round keeps its model and says why."""
 
 
+def require_updates(view: ServerView) -> None:
+    """Keep the model where no row is left."""
+    if len(view.updates) == 0:
+        raise NoAnswerError("no update was left")
+
+
 class Defense:
     """Selects at random, lets every update through as it is, and leaves the aggregate to subclasses.
 
@@ -107,7 +113,7 @@ class Defense:
         rng = stream(self.setting.seed, "selection", round)
         return np.sort(rng.choice(self.setting.participants, self.setting.per_round, replace=False))
 
-    def brought(self, rows: Matrix, who: Indices) -> Matrix:
+    def brought(self, rows: Matrix, who: Indices, weights: Vector) -> Matrix:
         """What participants bring to an exchange, of what their training gave; a copy where that differs."""
         return rows
 
@@ -127,7 +133,10 @@ class Defense:
         )
 
     def aggregate(self, view: ServerView) -> Vector:
-        """The change of the global model; `NoAnswerError` keeps it as it is."""
+        """The change of the global model; `NoAnswerError` keeps it as it is.
+
+        Called in every round, also where no row is left (`require_updates`): `view.dropped` says whose were not finite.
+        """
         raise NotImplementedError
 
     @contextmanager
@@ -168,6 +177,7 @@ class Rule(Defense):
 
     def aggregate(self, view: ServerView) -> Vector:
         """The function's value, with what it asks for filled in."""
+        require_updates(view)
         n = len(view.updates)
         given = self.parameters | {name: FILL[name](self, view) for name in self.filled_in}
         if "f" in given:

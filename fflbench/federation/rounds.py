@@ -25,6 +25,7 @@ from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.views import Sent, ServerView
 from fflbench.measures import Outcome
 from fflbench.randomness import stream
+from fflbench.records.arrays import NUMBERS
 from fflbench.records.record import METRICS
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
@@ -153,7 +154,14 @@ class Federation:
         if strategy == 3 and hostile.any():
             submitted = updates.copy()
             submitted[hostile] = clean(selected[hostile])
-        return Sent(updates, submitted, hostile & (strategy != 1), hostile, self.attack.avoid_each_other)
+        return Sent(
+            updates,
+            submitted,
+            hostile & (strategy != 1),
+            hostile,
+            self.attack.avoid_each_other,
+            self.attack.lone_sender,
+        )
 
     def _clean(self, attackers: Indices) -> Callable[[Indices], Matrix]:
         """Attackers' updates of this round on unpoisoned data, by participant: trained once, and only if asked for."""
@@ -205,8 +213,6 @@ class Federation:
 
     def _change(self, defense: Defense, view: ServerView) -> Vector | str:
         """Change of the model by a defense, or the reason why the model stays as it is."""
-        if len(view.updates) == 0:
-            return "no update was left"
         try:
             change: Vector = np.asarray(defense.aggregate(view))
         except NoAnswerError as reason:
@@ -255,15 +261,21 @@ class Federation:
         )
 
     def _exchange_facts(self) -> dict[str, Any]:
-        """Where fragments are exchanged: who stood aside, what went wrong, and who ended up excluded though honest."""
+        """Where fragments are exchanged: abstentions, faults, lone senders, who was framed, who is excluded."""
         found: dict[str, Any] = {}
         if "abstained" in self.history[-1]:
             selected = sum(told["selected"] for told in self.history)
             found["share_of_abstentions"] = sum(len(told["abstained"]) for told in self.history) / selected
             found["faults"] = sum(len(told["faults"]) for told in self.history)
+            found["lone_submissions"] = sum(len(told["lone"]) for told in self.history)
+            framed = [who for told in self.history for who in told["framed"] if who not in self.attackers]
+            found["framed_rows"] = len(framed)
+            found["share_of_honest_framed"] = len(set(framed)) / max(self.task.participants - len(self.attackers), 1)
         if "excluded" in self.history[-1]:
             excluded = self.history[-1]["excluded"]
             found["excluded"] = excluded
+            sizes = self.defense.setting.sizes
+            found["share_of_data_excluded"] = float(sizes[excluded].sum() / sizes.sum())
             found["honest_excluded"] = len(set(excluded) - set(self.attackers.tolist()))
         return found
 
@@ -299,7 +311,7 @@ class Federation:
         memories = {"defense": self.defense.memory, "attack": self.attack.memory}
         for owner, memory in memories.items():
             for name, value in memory.items():
-                if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+                if not isinstance(value, np.ndarray) or value.dtype.kind not in NUMBERS:
                     raise ParameterError(f'the {owner}\'s memory["{name}"] must be an array of numbers')
         return memories
 

@@ -24,6 +24,8 @@ class Sent(NamedTuple):
     """Who exchanges with anybody, whatever the other's reputation."""
     avoid_each_other: bool = False
     """Whether those who exchange with anybody leave out each other."""
+    lone_sender: bool = False
+    """Whether those who exchange with anybody submit their own row where they find no partner."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +29,12 @@ from fflbench.types import Inputs, Labels
 
 FEW = 3
 """Names that an error lists."""
+
+VALUES = 2**26
+"""Numbers that are looked for at most: 256 MB in single precision, of which an attack holds several copies."""
+
+HEADER = 10**8
+"""Bytes that a safetensors file may have besides its tensors: the format allows as many for its header."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,9 @@ def answer(request: Request) -> Answer:
         raise ParameterError(f'device "{request.device}" is not here; use cpu')
     if request.learning_rate is None and request.local_steps != 1:
         raise ParameterError("--local-steps is for a change of the model, which needs its --learning-rate too")
+    if not math.isfinite(request.learning_rate or 1.0):
+        raise ParameterError("--learning-rate must be a finite number")
+    _bound(request, math.prod(request.shape), f"of --shape {','.join(map(str, request.shape))[:80]}")
     model = _model(request).to(request.device).eval()
     observed = _observed(request, model)
     originals = _originals(request, observed.count)
@@ -91,8 +101,10 @@ def answer(request: Request) -> Answer:
     with bar(f"{request.attack} looks for {observed.count} of {'x'.join(map(str, request.shape))}", total) as advance:
         try:
             guess = attack.reconstruct(replace(observed, tell=advance))
-        except (RuntimeError, NotImplementedError) as error:
-            # Of models that torch cannot differentiate in batches.
+        except FflbenchError:
+            raise
+        # Models that torch cannot differentiate in batches, and strangers' code, which may end in any way.
+        except (Exception, SystemExit) as error:
             raise FflbenchError(f"{request.attack} cannot work on this model: {_first_line(error)}") from error
     seconds = time.perf_counter() - start
     low, high = observed.low.cpu().numpy(), observed.high.cpu().numpy()
@@ -180,19 +192,44 @@ def _model(request: Request) -> nn.Module:
         raise FflbenchError(f"--model {request.model} made no torch.nn.Module but a {type(model).__name__}")
     if request.weights:
         try:
-            model.load_state_dict(_tensors(request.weights, "--weights"))
-        except RuntimeError as error:
+            model.load_state_dict(_tensors(request.weights, "--weights", _size(model)))
+        except FflbenchError:
+            raise
+        except (Exception, SystemExit) as error:
             raise FflbenchError(f"--weights {request.weights} does not fit the model: {_first_line(error)}") from error
     return model
 
 
-def _tensors(file: Path, option: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; names as they are without the prefix that wrappers for many devices add."""
-    if not file.is_file():
+def _size(model: nn.Module) -> int:
+    """How many numbers a model holds."""
+    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+
+
+def _count(request: Request) -> int:
+    return request.count or len(request.labels) or 1
+
+
+def _bound(request: Request, each: int, what: str) -> None:
+    """Refuse examples that would not fit into memory, before anything is made of their size."""
+    if _count(request) * each > VALUES:
+        raise ParameterError(
+            f"--count {str(_count(request))[:80]} {what}: at most {VALUES:,} numbers can be looked for at a time"
+        )
+
+
+def _tensors(file: Path, option: str, count: int) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; names as they are without the prefix that wrappers for many devices add.
+
+    A file that is too large for so many numbers is not read.
+    """
+    if not os.path.isfile(file):  # noqa: PTH113 (a name too long for a file is none)
         raise FflbenchError(f"{option} {file} is not there")
     try:
+        limit = 8 * count + HEADER
+        if file.stat().st_size > limit:
+            raise FflbenchError(f"{option} {file} is larger than {limit:,} bytes, which {count:,} numbers may take")
         found = load_file(file)
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, SafetensorError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
         how = "safetensors.torch.save_file(tensors, file) writes one"
         raise FflbenchError(f"{option} {file} is no safetensors file ({_first_line(error)}); {how}") from error
     prefix = "module."
@@ -203,7 +240,7 @@ def _tensors(file: Path, option: str) -> dict[str, Tensor]:
 def _gradients(request: Request, model: nn.Module) -> tuple[Tensor, ...]:
     """A gradient for each parameter, in the model's order, as of one victim."""
     where = f"--gradient {request.gradient}"
-    found = _tensors(request.gradient, "--gradient")
+    found = _tensors(request.gradient, "--gradient", _size(model))
     wanted = dict(model.named_parameters())
     buffers = {name for name, _ in model.named_buffers()}
     strange = sorted(set(found) - set(wanted) - buffers)
@@ -217,16 +254,26 @@ def _gradients(request: Request, model: nn.Module) -> tuple[Tensor, ...]:
         if found[name].shape != parameter.shape:
             shapes = f"{tuple(found[name].shape)}, but the model's is {tuple(parameter.shape)}"
             raise FflbenchError(f'{where}: "{name}" has shape {shapes}')
-        if not found[name].isfinite().all():
-            raise FflbenchError(f'{where}: "{name}" holds values that are not finite')
+        found[name] = _real(found[name], f'{where}: "{name}"')
     # A step of gradient descent is minus the rate times the gradient.
     scale = 1.0 if request.learning_rate is None else -1.0 / (request.learning_rate * request.local_steps)
-    return tuple((scale * found[name].float())[None].to(request.device) for name in wanted)
+    return tuple((scale * found[name])[None].to(request.device) for name in wanted)
+
+
+def _real(tensor: Tensor, where: str) -> Tensor:
+    """A tensor in single precision, if it holds finite numbers."""
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise FflbenchError(f"{where} holds no real numbers")
+    numbers = tensor.float()
+    if not numbers.isfinite().all():
+        raise FflbenchError(f"{where} holds values that are not finite")
+    return numbers
 
 
 def _observed(request: Request, model: nn.Module) -> Observed:
     classes, loss = _classes(request, model)
-    count = request.count or len(request.labels) or 1
+    _bound(request, classes, f"of {classes} classes")
+    count = _count(request)
     if request.labels and len(request.labels) != count:
         raise ParameterError(f"--labels names {len(request.labels)} classes for --count {count} examples")
     if request.labels and not all(0 <= label < classes for label in request.labels):
@@ -251,7 +298,7 @@ def _classes(request: Request, model: nn.Module) -> tuple[int, str]:
     try:
         with torch.no_grad():
             outputs = model(torch.zeros(2, *request.shape, device=request.device))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise FflbenchError(
             f"the model takes no inputs of --shape {','.join(map(str, request.shape))}: {_first_line(error)}"
         ) from error
@@ -281,16 +328,15 @@ def _each(request: Request, name: str, channels: int, default: float) -> Tensor:
 def _originals(request: Request, count: int) -> tuple[Inputs, Labels] | None:
     if request.originals is None:
         return None
-    found = _tensors(request.originals, "--originals")
+    found = _tensors(request.originals, "--originals", count * (math.prod(request.shape) + 1))
     if "x" not in found:
         raise FflbenchError(f'--originals {request.originals} needs a tensor "x"{_some(list(found))}')
-    x = found["x"].float()
+    x = _real(found["x"], '--originals: "x"')
     if tuple(x.shape) != (count, *request.shape):
         raise FflbenchError(f'--originals: "x" has shape {tuple(x.shape)}, not {(count, *request.shape)}')
-    if not x.isfinite().all():
-        raise FflbenchError('--originals: "x" holds values that are not finite')
     # Classes that no model has stand for unknown ones.
     y = found.get("y", torch.full((count,), -1))
+    _real(y, '--originals: "y"')
     if tuple(y.shape) != (count,):
         raise FflbenchError(f'--originals: "y" has shape {tuple(y.shape)}, not {(count,)}')
     return x.numpy(), y.long().numpy()

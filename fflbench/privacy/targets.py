@@ -248,7 +248,7 @@ def looks(
     traitors = np.array(sorted({min(pair) for pair in partners.items()} or {people[0]}))
     told: dict[int, Vector] = {}
     if TRAITOR in way.knows:
-        rows = defense.brought(updates[np.searchsorted(selected, traitors)], traitors)
+        rows = defense.brought(updates[np.searchsorted(selected, traitors)], traitors, view.weights)
         told = dict(zip(traitors.tolist(), rows, strict=True))
     return way.look(
         Seen(

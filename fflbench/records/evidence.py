@@ -1,23 +1,25 @@
 """Records as evidence: a folder of them with their digests, and what of it can be trusted."""
 
 import hashlib
-import json
 import re
-import shutil
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fflbench.errors import RecordError
-from fflbench.records import shapes
+from fflbench.records import arrays, shapes
 from fflbench.records.arrays import Arrays
-from fflbench.records.record import Record
-from fflbench.records.store import Store, read, write_whole
+from fflbench.records.reading import read_bytes, read_json
+from fflbench.records.record import LARGEST, Record
+from fflbench.records.store import Store, parsed, write_whole
 
 RECORDS, ENTRIES, SUMS, ENTRY = "records", "entries", "SHA256SUMS", "entry.json"
+LARGEST_SUMS, LARGEST_ENTRY = 2**24, 2**20
+"""Bytes that are read of these files."""
+LONGEST_FOLDER = 100
+"""Bytes of the name of an entry's folder."""
 
 
 class Entry(BaseModel):
@@ -27,7 +29,7 @@ class Entry(BaseModel):
 
     name: str = Field(pattern=r"^[\w][\w. -]*$", max_length=80)
     """Of the plugin, as it is registered."""
-    link: str = Field(pattern=r"^https?://\S+$", max_length=300)
+    link: str = Field(pattern=r"^https?://[!-~]+$", max_length=300)
     citation: str = Field(max_length=500)
     verified: tuple[str, ...] = ()
     """Cells that were run again here and came out the same."""
@@ -135,9 +137,12 @@ def _sums(root: Path, found: Evidence) -> dict[str, str] | None:
     if not file.exists():
         return None
     try:
-        lines = file.read_text("ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        found.problems.append(f"{file} cannot be read: no record in its folder counts")
+        lines = read_bytes(file, LARGEST_SUMS).decode("ascii").splitlines()
+    except RecordError as error:
+        found.problems.append(f"{error}: no record in its folder counts")
+        return {}
+    except UnicodeDecodeError:
+        found.problems.append(f"{file} is damaged: no record in its folder counts")
         return {}
     pairs = [re.fullmatch(r"([0-9a-f]{64})  ([\w.]+)", line) for line in lines]
     if not all(pairs):
@@ -147,19 +152,14 @@ def _sums(root: Path, found: Evidence) -> dict[str, str] | None:
 
 def _checked(store: Store, file: Path, sums: dict[str, str] | None) -> Record:
     """A record that is what its digests say, its arrays included."""
-    try:
-        files = [file, *(beside for beside in [store.arrays_file(file.stem)] if beside.exists())]
-        for each in files:
-            if sums is not None and sums.get(each.name) != digest_of(each):
-                raise RecordError(f"{each} is not what {SUMS} says")
-    except OSError as error:
-        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
-    record = read(file)
+    content = read_bytes(file, LARGEST)
+    if sums is not None and sums.get(file.name) != hashlib.sha256(content).hexdigest():
+        raise RecordError(f"{file} is not what {SUMS} says")
+    record = parsed(file, content)
+    beside = store.arrays_file(record.id)
+    if sums is not None and record.arrays and sums.get(beside.name) != record.arrays:
+        raise RecordError(f"{beside} is not what {SUMS} says")
     store.arrays(record)
-    try:
-        shapes.check(record)
-    except RecordError as error:
-        raise RecordError(f"{file} is a record without what its tables need: {error}") from error
     return record
 
 
@@ -168,80 +168,84 @@ def digest_of(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def keep(found: Evidence, board: Path) -> Evidence:
-    """Copy records and arrays into a leaderboard, with their digests, in the place of what was there.
-
-    Returns what the leaderboard then holds, its entries from outside included.
-    """
-    kept: dict[str, str] = {}
-    folder = board / RECORDS
-    folder.mkdir(parents=True, exist_ok=True)
-    for record in found.records:
-        if record.id in found.reported:
-            continue
-        store = found.places[record.id]
-        for file in (store.file(record.id), store.arrays_file(record.id)):
-            if file.exists() and (file.suffix == ".json" or record.arrays):
-                # The original stays where it is, so that a copy need not survive a power cut.
-                shutil.copyfile(file, folder / file.name)
-                kept[file.name] = digest_of(file)
-    for file in folder.iterdir():
-        if file.name not in kept and file.suffix in (".json", ".npz"):
-            file.unlink()
-    write_sums(folder, kept)
+def own_files(found: Evidence) -> dict[str, bytes]:
+    """The files of records that were run here, their arrays and digests, by their path in a leaderboard."""
     own = [record for record in found.records if record.id not in found.reported]
-    copied = Evidence(board, own, found.problems, {}, {record.id: Store(folder) for record in own})
-    _take_entries(copied, board)
-    copied.records.sort(key=_order)
-    return copied
+    return {f"{RECORDS}/{name}": content for name, content in _files(found, own).items()}
+
+
+def _files(found: Evidence, records: list[Record]) -> dict[str, bytes]:
+    """Records with their arrays as they stand on disk, and a file of their digests, by name."""
+    made: dict[str, bytes] = {}
+    for record in records:
+        store = found.places[record.id]
+        made[f"{record.id}.json"] = read_bytes(store.file(record.id), LARGEST)
+        if record.arrays:
+            made[f"{record.id}.npz"] = read_bytes(store.arrays_file(record.id), arrays.LARGEST)
+    return made | {SUMS: _sums_text({name: hashlib.sha256(content).hexdigest() for name, content in made.items()})}
+
+
+def moved(found: Evidence, board: Path) -> Evidence:
+    """The records of `found` that were run here, beside the entries from outside of another leaderboard."""
+    own = [record for record in found.records if record.id not in found.reported]
+    places = {record.id: found.places[record.id] for record in own}
+    joined = Evidence(board, own, found.problems, {}, places)
+    _take_entries(joined, board)
+    joined.records.sort(key=_order)
+    return joined
 
 
 def write_sums(folder: Path, sums: dict[str, str]) -> None:
     """Write digests as `sha256sum --check` reads them."""
-    text = "".join(f"{value}  {name}\n" for name, value in sorted(sums.items()))
-    write_whole(folder / SUMS, text.encode())
+    write_whole(folder / SUMS, _sums_text(sums))
+
+
+def _sums_text(sums: dict[str, str]) -> bytes:
+    return "".join(f"{value}  {name}\n" for name, value in sorted(sums.items())).encode()
 
 
 def read_entry(folder: Path) -> Entry:
     """What an entry says of itself."""
     file = folder / ENTRY
+    content = read_json(file, LARGEST_ENTRY)
     try:
-        return Entry.model_validate(json.loads(file.read_bytes()))
-    except OSError as error:
-        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
+        return Entry.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise RecordError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{file} is damaged: {error}") from error
+        raise RecordError(f"{file}: {shapes.first_problem(error)}") from error
 
 
-def add(source: Path, board: Path) -> Entry:
-    """Take an entry from outside into a leaderboard: all of it, or nothing. No code of it runs."""
+def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
+    """Take an entry from outside into a leaderboard's evidence: all of it, or nothing. No code of it runs.
+
+    Returns the evidence with the entry, and the files by which the entry will stand in the leaderboard.
+    """
     entry = read_entry(source)
     if entry.verified:
         raise RecordError(f"{source / ENTRY}: verified is for those who run it again, not for those who report it")
-    if not (board / RECORDS).is_dir():
-        raise RecordError(f"{board} is no leaderboard: make one first (fflbench leaderboard {board})")
     if not (source / RECORDS / SUMS).is_file():
         raise RecordError(f"{source / RECORDS / SUMS} is missing: sha256sum *.json *.npz > {SUMS} writes it")
-    theirs = gather(source)
+    theirs = Evidence(source)
+    _take(theirs, source / RECORDS)
     if theirs.problems:
         raise RecordError(f"the entry is not taken: {theirs.problems[0]}")
-    ours = gather(board)
+    if not theirs.records:
+        raise RecordError(f"the entry is not taken: there is no record in {source / RECORDS}")
     for record in theirs.records:
         if why := _misfit(record, entry, ours.records):
             raise RecordError(f"the entry is not taken: {record} {why}")
-    into = board / ENTRIES / re.sub(r"[^\w.]+", "-", entry.name)
-    if into.exists():
-        raise RecordError(f"the entry is not taken: {into} is there already")
-    fresh = into.with_name(f".{into.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    (fresh / RECORDS).mkdir(parents=True)
-    for name in (RECORDS + "/" + SUMS, ENTRY, *(f"{RECORDS}/{name}" for name in _files(theirs))):
-        write_whole(fresh / name, (source / name).read_bytes())
-    fresh.rename(into)
-    return entry
+    name = re.sub(r"[^\w.]+", "-", entry.name).encode()[:LONGEST_FOLDER].decode(errors="ignore")
+    into = f"{ENTRIES}/{name}"
+    if (ours.folder / into).exists():
+        raise RecordError(f"the entry is not taken: {ours.folder / into} is there already")
+    files = {f"{into}/{RECORDS}/{name}": content for name, content in _files(theirs, theirs.records).items()}
+    files[f"{into}/{ENTRY}"] = read_bytes(source / ENTRY, LARGEST_ENTRY)
+    joined = replace(
+        ours,
+        records=sorted([*ours.records, *theirs.records], key=_order),
+        places=ours.places | theirs.places,
+        reported=ours.reported | {record.id: entry.origin for record in theirs.records},
+    )
+    return joined, files
 
 
 def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
@@ -267,10 +271,3 @@ def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
     if record.status == "done" and done and record.facts.get("targeted") != done[0].facts.get("targeted"):
         return "says otherwise of its attack's aim than our records do"
     return ""
-
-
-def _files(found: Evidence) -> Iterator[str]:
-    for record in found.records:
-        yield f"{record.id}.json"
-        if record.arrays:
-            yield f"{record.id}.npz"

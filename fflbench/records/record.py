@@ -7,11 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from fflbench.errors import RecordError
-from fflbench.records.arrays import digest
+from fflbench.records import shapes
+from fflbench.records.arrays import digest, unpack
+from fflbench.records.reading import parse_json
 
+LARGEST = 2**26
+"""Bytes that a record may have."""
+DIGEST = "digest"
+"""Key of a record's file: a record that was altered or damaged since it was written is refused."""
 METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
 
 
@@ -19,6 +25,11 @@ def identify(configuration: Mapping[str, Any]) -> str:
     """A cell's id: a hash of its whole configuration, parameters included."""
     canonical = json.dumps(configuration, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _content_digest(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 class Record(BaseModel):
@@ -29,6 +40,8 @@ class Record(BaseModel):
     schema_version: Literal[1] = 1
     id: str = Field(pattern=r"^[0-9a-f]{16}$")
     suite: str
+    title: str = ""
+    """Of the suite, as its file had it."""
     labels: dict[str, str]
     configuration: dict[str, Any]
     status: Literal["done", "failed"]
@@ -65,8 +78,27 @@ class Record(BaseModel):
         """The content of that file, on its way there; nothing in a record that was read."""
         return self._packed
 
+    @classmethod
+    def parse(cls, content: bytes) -> Self:
+        """Return the record that a file holds; a `ValueError` says what the file is instead."""
+        try:
+            value = parse_json(content)
+        except ValueError as error:
+            raise ValueError(f"damaged: {error}") from error
+        # Of everything else in the file; records of other tools may do without.
+        if isinstance(value, dict) and value.pop(DIGEST, None) not in (None, _content_digest(value)):
+            raise ValueError("damaged: it is not what its digest says")
+        try:
+            record = cls.model_validate(value, strict=True)
+        except ValidationError as error:
+            raise ValueError(f"no record: {shapes.first_problem(error)}") from error
+        shapes.check(record)
+        return record
+
     def carrying(self, packed: bytes) -> Self:
         """The same record with the content of its file of arrays."""
+        if packed:
+            shapes.check_arrays(self, unpack(packed))
         record = self.model_copy(update={"arrays": digest(packed)})
         record._packed = packed
         return record
@@ -88,12 +120,20 @@ class Record(BaseModel):
         return shlex.join(["fflbench", "run", str(file), *options, *where, *named])
 
     def json_text(self) -> str:
-        """The content of its file."""
-        return json.dumps(self.model_dump(), indent=1, allow_nan=False) + "\n"
+        """The content of its file; a `RecordError` where that could not be read again."""
+        content = json.loads(json.dumps(self.model_dump(), allow_nan=False))
+        text = json.dumps({**content, DIGEST: _content_digest(content)}, indent=1) + "\n"
+        if len(text) > LARGEST:
+            raise RecordError(f"a record of {len(text):,} bytes is larger than {LARGEST:,}, the most that is read")
+        try:
+            self.parse(text.encode())
+        except ValueError as error:
+            raise RecordError(f"what was found is {error}") from error
+        return text
 
     def result(self) -> dict[str, Any]:
-        """What the configuration decides to the bit, unless it measures time: everything but timings and manifest."""
-        return self.model_dump(exclude={"seconds", "manifest"})
+        """What the configuration decides to the bit, unless it measures time: all but timings, manifest and title."""
+        return self.model_dump(exclude={"seconds", "manifest", "title"})
 
 
 class Records(list[Record]):

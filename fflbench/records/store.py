@@ -1,7 +1,6 @@
 """Where records are kept: DIR/<suite>/<cell id>.json, written whole or not at all."""
 
 import fcntl
-import json
 import os
 import tempfile
 import warnings
@@ -10,14 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
 
 from fflbench.errors import RecordError
+from fflbench.records import arrays, shapes
 from fflbench.records.arrays import Arrays, digest, unpack
-from fflbench.records.record import Record, Records
-
-LARGEST = 2**28
-"""Bytes that a record may have."""
+from fflbench.records.reading import read_bytes
+from fflbench.records.record import LARGEST, Record, Records
 
 
 class Store:
@@ -73,10 +70,14 @@ class Store:
 
     def read(self, cell: str) -> Record | None:
         """A cell's record; a damaged one is told and counts as none."""
-        if not self.file(cell).is_file():
+        file = self.file(cell)
+        if not os.path.lexists(file):
             return None
+        if file.is_dir():
+            # Nothing could be written in its place.
+            raise RecordError(f"{file} is a folder where a record belongs: move it away")
         try:
-            return read(self.file(cell))
+            return read(file)
         except RecordError as error:
             warnings.warn(f"{error}; its cell runs again", stacklevel=2)
             return None
@@ -90,16 +91,15 @@ class Store:
         if not record.arrays:
             return {}
         file = self.arrays_file(record.id)
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise RecordError(f"{file}, which belongs to a record, cannot be read: {error.strerror}") from error
+        content = read_bytes(file, arrays.LARGEST)
         if digest(content) != record.arrays:
             raise RecordError(f"{file} is not what its record was written with")
         try:
-            return unpack(content)
+            found = unpack(content)
+            shapes.check_arrays(record, found)
         except ValueError as error:
             raise RecordError(f"{file} is damaged: {error}") from error
+        return found
 
     def write(self, record: Record) -> None:
         """Keep a record: once this returns, no crash can take it away."""
@@ -112,25 +112,19 @@ class Store:
 
 
 def read(file: Path) -> Record:
-    """A record from its file, or an error that names the file."""
+    """A record from its file, with all that its measure's tables need, or an error that names the file."""
+    return parsed(file, read_bytes(file, LARGEST))
+
+
+def parsed(file: Path, content: bytes) -> Record:
+    """A record from the content of its file."""
     try:
-        if file.stat().st_size > LARGEST:
-            raise RecordError(f"{file} is no record: it is larger than any of ours")
-        record = Record.model_validate(json.loads(file.read_bytes(), parse_constant=_refuse))
-    except OSError as error:
-        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RecordError(f"{file} is no record: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{file} is damaged: {error}") from error
+        record = Record.parse(content)
+    except ValueError as error:
+        raise RecordError(f"{file} is {error}") from error
     if record.id != file.stem:
         raise RecordError(f"{file} is the record of another cell, {record.id}")
     return record
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
 
 
 def load(folder: str | Path) -> Records:

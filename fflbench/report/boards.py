@@ -12,6 +12,7 @@ from fflbench.registry import Kind
 from fflbench.report import expenses, inferences, leaks, private, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate
+from fflbench.report.texts import distinct, printable, slug
 
 STALE = "stale: some of its records were made by older code than this"
 ALONE = ["server view"]
@@ -20,7 +21,7 @@ ALONE = ["server view"]
 
 def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | None = None) -> Board:
     """Everything; `reported` names records that came from outside and that nobody has run again, with their origin."""
-    title, description = _about(suite)
+    title, description = _about(suite, records)
     tasks = robust.tasks(records)
     panels = [*_overall(tasks, records)]
     for task in tasks:
@@ -32,12 +33,11 @@ def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | N
         *expenses.runtime(records),
         *expenses.sent(records),
     ]
-    taken: set[str] = set()
+    taken: list[str] = []
     for place, panel in enumerate(panels):
         # Two names may come down to one.
-        if panel.name in taken:
-            panels[place] = panel.model_copy(update={"name": f"{panel.name}-{place}"})
-        taken.add(panels[place].name)
+        taken.append(distinct(panel.name, taken))
+        panels[place] = panel.model_copy(update={"name": taken[-1]})
     cautions = _cautions(records, reported or {})
     return Board(
         suite=suite,
@@ -64,12 +64,14 @@ def _knowledge(record: Record) -> Iterable[str]:
     return next((entry.knows for entry in registry.entries(kind) if entry.name == name), ())
 
 
-def _about(suite: str) -> tuple[str, str]:
+def _about(suite: str, records: Iterable[Record]) -> tuple[str, str]:
+    """The suite's title as its records have it, else as it is registered; its summary if it is the registered one."""
+    own = Counter(printable(record.title) for record in records if record.title).most_common(1)
     try:
         entry = registry.get(Kind.SUITE, suite)
     except FflbenchError:
-        return suite, ""
-    return entry.title, entry.summary
+        return (own[0][0] if own else suite), ""
+    return (own[0][0], "") if own and own[0][0] != entry.title else (entry.title, entry.summary)
 
 
 def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -225,7 +227,7 @@ def _overall(tasks: Sequence[robust.Task], records: Sequence[Record]) -> Iterabl
         higher = bool(columns and columns[0].higher_is_better)
         ranked = sorted(labels, key=lambda label: _rank(lines[label], higher))
         yield Panel(
-            name=robust.slug(f"overall-{task.name}"),
+            name=slug(f"overall-{task.name}"),
             title=f"{task.name}: robustness, privacy and cost",
             section="overall",
             columns=tuple(columns),

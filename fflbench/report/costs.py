@@ -1,7 +1,5 @@
 """The FFL paper's tables of runtime and communication from records, its own figures beside ours."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from fflbench.cost import paper
 from fflbench.cost.network import Network, brea
 from fflbench.measures import readable_bytes
 from fflbench.records.record import Record
+from fflbench.report.texts import csv_text
 
 KNOWN = ("runtime", "communication", "reconstruction", "partner", "membership", "property")
 """Measures that have tables of their own."""
@@ -45,16 +44,12 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
 
 def to_csv(records: Iterable[Record]) -> str:
     """A line a metric."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["id", "task", "measure", "attack", "defense", "seed", "status", "metric", "value"])
+    rows: list[list[Any]] = [["id", "task", "measure", "attack", "defense", "seed", "status", "metric", "value"]]
     for record in records:
-        start: list[Any] = [record.id]
-        start += [record.labels.get(kind, "") for kind in ("task", "measure", "privacy-attack", "defense")]
-        start += [record.configuration["seed"], record.status]
-        for name, value in record.metrics.items() or [("", "")]:
-            writer.writerow([*start, name, value])
-    return stream.getvalue()
+        labels = (record.labels.get(kind, "") for kind in ("task", "measure", "privacy-attack", "defense"))
+        start = [record.id, *labels, record.configuration["seed"], record.status]
+        rows += [[*start, name, value] for name, value in record.metrics.items() or [("", "")]]
+    return csv_text(rows)
 
 
 def _of(measure: str, records: Iterable[Record]) -> list[Record]:
@@ -196,10 +191,11 @@ def lines(measured: dict[str, dict[tuple[int, int], float]], name: str) -> tuple
 
 
 def _slope(seconds: dict[int, float]) -> float | None:
-    """The exponent that fits best, by least squares on logarithms."""
-    if len(seconds) < 2:
+    """The exponent that fits best, by least squares on logarithms; times too short to be measured say nothing."""
+    timed = {size: value for size, value in seconds.items() if value > 0}
+    if len(timed) < 2:
         return None
-    x, y = [math.log(size) for size in seconds], [math.log(value) for value in seconds.values()]
+    x, y = [math.log(size) for size in timed], [math.log(value) for value in timed.values()]
     middle = fmean(x)
     return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from fflbench.records.record import Record
-from fflbench.report import leaks, robust
+from fflbench.report import leaks
 from fflbench.report.panels import Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate
+from fflbench.report.texts import slug
 
 
 def measured(records: Iterable[Record], name: str) -> list[Record]:
@@ -73,7 +74,7 @@ def runtime(records: Sequence[Record]) -> Iterable[Panel]:
     for (task, updates), of_group in groups.items():
         defenses = list(dict.fromkeys(record.labels["defense"] for record in of_group))
         yield Panel(
-            name=robust.slug(f"runtime-{task}-{updates}"),
+            name=slug(f"runtime-{task}-{updates}"),
             title=f"{task}: what a round of {updates} updates costs",
             section="cost",
             columns=tuple(RUNTIME.values()),
@@ -130,7 +131,7 @@ def sent(records: Sequence[Record]) -> Iterable[Panel]:
             cells += [Cell() if size is None else exact(float(size)) for size in told]
             rows.append(Row(label=record.labels["defense"], cells=tuple(cell.behind([record]) for cell in cells)))
         yield Panel(
-            name=robust.slug(f"bytes-{task}"),
+            name=slug(f"bytes-{task}"),
             title=f"{task}: bytes a participant sends and receives in a round, by kind",
             section="cost",
             columns=tuple(columns),

@@ -1,7 +1,5 @@
 """The figures of a leaderboard, readable in grey and by the colour-blind, each with its numbers beside it."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -10,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
 from fflbench.report import grids, inferences, robust
-from fflbench.report.panels import Board, Panel, plain, steady
-from fflbench.report.plots import both, decay, style, trusts
+from fflbench.report.panels import Board, Panel, steady
+from fflbench.report.plots import add_files, both, decay, style, trusts
 from fflbench.report.statistics import Estimate, estimate
+from fflbench.report.texts import csv_text, slug
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,13 +29,13 @@ def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], 
     """All figures that the records allow, by file name."""
     made: dict[str, bytes] = {}
     for task in robust.tasks(records):
-        made |= _files(f"accuracy-{task.name}", _accuracy(task))
-        made |= _files(f"trust-{task.name}", _trust(task))
+        add_files(made, _files(f"accuracy-{task.name}", _accuracy(task)))
+        add_files(made, _files(f"trust-{task.name}", _trust(task)))
+    for task in robust.tasks(records):
+        add_files(made, _files(f"heatmap-{task.name}", _heatmap(robust.summary(task))))
     for panel in board.panels:
-        if panel.name.endswith("-summary"):
-            made |= _files(f"heatmap-{panel.name.removesuffix('-summary')}", _heatmap(panel))
         if panel.section == "overall":
-            made |= _files(f"scatter-{panel.name.removeprefix('overall-')}", _scatter(panel))
+            add_files(made, _files(f"scatter-{panel.name.removeprefix('overall-')}", _scatter(panel)))
     made |= decay(records) | curves(records)
     return made | grids.reconstructions(records, arrays)
 
@@ -47,7 +46,7 @@ def curves(records: Sequence[Record]) -> dict[str, bytes]:
     for measure in inferences.MEASURES:
         for title, of_setting in inferences.settings(records, measure).items():
             name = f"roc-{measure}-{title}"
-            made |= _files(name, inferences.curves(f"{measure.capitalize()}, {title}", of_setting))
+            add_files(made, _files(name, inferences.curves(f"{measure.capitalize()}, {title}", of_setting)))
     return made
 
 
@@ -61,13 +60,9 @@ def _files(name: str, drawn: "tuple[Figure, Table] | None") -> dict[str, bytes]:
     if drawn is None:
         return {}
     figure, table = drawn
-    slug = robust.slug(name)
-    stream = io.StringIO()
+    stem = slug(name)
     steadied = [[steady(value) if isinstance(value, float) else value for value in row] for row in table]
-    csv.writer(stream, lineterminator="\n").writerows(
-        [plain(value) if isinstance(value, str) else value for value in row] for row in steadied
-    )
-    return both(figure, slug) | {f"{slug}.csv": stream.getvalue().encode()}
+    return both(figure, stem) | {f"{stem}.csv": csv_text(steadied).encode()}
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Any]":

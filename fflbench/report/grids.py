@@ -1,6 +1,5 @@
 """Pictures of what was rebuilt, beside the originals: a row for each target and defense, as in the FFL paper."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy.typing as npt
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
 from fflbench.report import leaks
-from fflbench.report.plots import saved
+from fflbench.report.plots import add_files, saved
+from fflbench.report.texts import slug
 
 SHOWN = 8
 """Images in a row."""
@@ -19,7 +19,7 @@ VARIED = ("people", "batch", "local_steps", "model_epochs", "groups", "rate")
 
 def reconstructions(records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> dict[str, bytes]:
     """A grid for each setting of the victims and each attack; of its first seed."""
-    made = {}
+    made: dict[str, bytes] = {}
     grouped = leaks.settings(records)
     for title, of_setting in grouped.items():
         for attack in dict.fromkeys(record.labels["privacy-attack"] for record in of_setting):
@@ -27,8 +27,11 @@ def reconstructions(records: Sequence[Record], arrays: Callable[[Record], Arrays
             first = min(record.configuration["seed"] for record in of_attack)
             drawn = sorted((record for record in of_attack if record.configuration["seed"] == first), key=_order)
             images = [(record, found) for record in drawn if _has_images(found := arrays(record))]
-            if images:
-                made[f"{_name(attack, of_setting, grouped.values())}.png"] = _grid(f"{title}\n{attack}", images)
+            # Whoever reports other images than the others has no place beside them.
+            alike = [each for each in images if each[1]["found"].shape == images[0][1]["found"].shape]
+            if alike:
+                name = _name(attack, of_setting, grouped.values())
+                add_files(made, {f"{name}.png": _grid(f"{title}\n{attack}", alike)})
     return made
 
 
@@ -49,7 +52,7 @@ def _name(attack: str, of_setting: list[Record], settings: Iterable[list[Record]
     told = leaks.told(of_setting[0])
     alike = [leaks.told(other[0]) for other in settings if other[0].labels["task"] == of_setting[0].labels["task"]]
     varied = [f"{name}-{told[name]}" for name in VARIED if len({other[name] for other in alike}) > 1]
-    return re.sub(r"[^\w.]+", "-", "-".join(["grid", of_setting[0].labels["task"], attack, *varied])).strip("-")
+    return slug("-".join(["grid", of_setting[0].labels["task"], attack, *varied]))
 
 
 def _grid(title: str, images: list[tuple[Record, Arrays]]) -> bytes:

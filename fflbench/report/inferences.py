@@ -100,7 +100,7 @@ def _figures(records: Sequence[Record]) -> tuple[str, ...]:
     chance, pairs = (leaks.values(records, name) for name in ("auc_by_chance", "pair_accuracy"))
     told = [pooled(records, level) for level in LEVELS]
     return (
-        leaks.shown(estimate(leaks.values(records, "auc")), 3),
+        leaks.with_interval(estimate(leaks.values(records, "auc")), 3),
         f"± {fmean(chance):.3f}",
         *(f"{100 * rate.share:.2f}% ({100 * rate.low:.2f} to {100 * rate.high:.2f})" if rate else "" for rate in told),
         f"{100 * fmean(pairs):.0f}" if pairs else "",

@@ -1,31 +1,55 @@
 """`fflbench leaderboard`: from records alone to tables, figures and a page that GitHub shows; nothing runs."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from fflbench.errors import RecordError
-from fflbench.records.evidence import RECORDS, Evidence, gather, keep
-from fflbench.records.store import write_whole
-from fflbench.report import boards, figures, page, panels, robust
+from fflbench.records.evidence import RECORDS, SUMS, Evidence, accept, gather, moved, own_files
+from fflbench.records.folder import refuse_links, replace_files
+from fflbench.records.reading import read_bytes, read_json
+from fflbench.report import boards, figures, page, panels
+from fflbench.report.commands import Commands, commands
 from fflbench.report.panels import Board
 from fflbench.report.plots import plain_text
 from fflbench.report.render import escape
+from fflbench.report.texts import slug
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
-OURS = (".csv", ".tex", ".json", ".png", ".svg")
+OURS = (".csv", ".tex", ".json", ".png", ".svg", ".npz")
+BOARDS = Path("leaderboards")
+LARGEST = 2**26
+"""Bytes that are read of another leaderboard's tables, or of an index page."""
 HEADING = "# Leaderboards\n"
 
 
-def generate(folder: Path, out: Path | None, knows: Sequence[str] = ()) -> tuple[Path, Evidence]:
-    """Write a leaderboard; where it is, and what could not be used. `knows` leaves out attackers who know more."""
+def generate(
+    folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path | None = None
+) -> tuple[Path, Evidence]:
+    """Write a leaderboard: all of it, or nothing. Returns where it is, and what could not be used.
+
+    `knows` leaves out attackers who know more; `add` is an entry from outside that is taken into it.
+    """
+    if add and not (folder / RECORDS).is_dir():
+        raise RecordError(f"{folder} is no leaderboard: make one first (fflbench leaderboard {folder})")
     found = gather(folder)
-    target = out or (folder if (folder / RECORDS).is_dir() else Path("leaderboards") / robust.slug(found.suite))
-    if target.resolve() != folder.resolve():
-        if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not is_board(target))):
+    own = out is None and not (folder / RECORDS).is_dir()
+    target = out or (BOARDS / slug(found.suite) if own else folder)
+    place = Path(os.path.abspath(target))  # noqa: PTH100 (resolving would follow symbolic links)
+    refuse_links(place, *([BOARDS] if own and BOARDS.is_symlink() else []))
+    files: dict[str, bytes] = {}
+    if place.resolve() != folder.resolve():
+        if add:
+            raise RecordError(f"--add takes an entry into {folder} itself: leave out --out")
+        if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not is_board(place))):
             raise RecordError(f"{target} is there and is no leaderboard: choose another --out")
-        found = keep(found, target)
+        found, files = moved(found, place), own_files(found)
+    if add:
+        found, files = accept(add, found)
     records = boards.within(found.records, knows) if knows else found.records
     board = boards.board(found.suite, records, found.reported)
     if knows:
@@ -33,8 +57,19 @@ def generate(folder: Path, out: Path | None, knows: Sequence[str] = ()) -> tuple
         board = board.model_copy(update={"flags": (told, *board.flags)})
     with plain_text():
         drawn = figures.figures(records, board, found.arrays)
-    _write(target, {**content(board, drawn), WEB: page.render(board, records, drawn).encode()})
-    _index(target.parent)
+    how = commands(found.suite, found.records, found.reported)
+    web = page.render(board, records, drawn, how).encode()
+    files = {**content(board, drawn, how), WEB: web, **files}
+    rooms = (TABLES, FIGURES) + ((RECORDS,) if f"{RECORDS}/{SUMS}" in files else ())
+    removed = [f"{place.name}/{name}" for name in _left_over(place, rooms) if name not in files]
+    all_files = {f"{place.name}/{name}": made for name, made in files.items()} | _index(place, board)
+    try:
+        replace_files(place.parent, all_files, removed)
+    except OSError as error:
+        raise RecordError(
+            f"the leaderboard cannot be written to {target}: {error.strerror or error}; nothing of it was changed: "
+            "mend that or choose another --out, and run the command again"
+        ) from error
     return target, found
 
 
@@ -43,22 +78,21 @@ def is_board(folder: Path) -> bool:
     return (folder / TABLES / DATA).is_file()
 
 
-def content(board: Board, drawn: Mapping[str, bytes]) -> dict[str, bytes]:
+def content(board: Board, drawn: Mapping[str, bytes], how: Commands) -> dict[str, bytes]:
     """Every file of a leaderboard but its records, by name."""
-    made = {PAGE: _page(board, drawn).encode(), f"{TABLES}/{DATA}": panels.to_json(board).encode()}
+    # By this file a folder is known as a leaderboard, so it comes first.
+    made = {f"{TABLES}/{DATA}": panels.to_json(board).encode(), PAGE: _page(board, drawn, how).encode()}
     for panel in board.panels:
         made[f"{TABLES}/{panel.name}.csv"] = panels.to_csv(panel).encode()
         made[f"{TABLES}/{panel.name}.tex"] = panels.to_latex(panel).encode()
     return made | {f"{FIGURES}/{name}": file for name, file in drawn.items()}
 
 
-def _page(board: Board, drawn: Mapping[str, bytes]) -> str:
-    name = robust.slug(board.suite)
+def _page(board: Board, drawn: Mapping[str, bytes], how: Commands) -> str:
     lines = [f"# {escape(board.title)}", "", escape(board.description), ""]
     lines += [
-        f"Made by `fflbench run {name}` and `fflbench leaderboard results/{name}` from the records in "
-        f"`{RECORDS}/`; `fflbench leaderboard leaderboards/{name}` makes it again, and `fflbench verify "
-        f"leaderboards/{name} --sample 3` runs some of its cells again and compares.",
+        f"Made by `{how.run}` and `{how.make}` from the records in `{RECORDS}/`; `{how.make_again}` makes it again, "
+        f"and `{how.verify}` runs some of its cells again and compares.",
         "",
         "Mean over seeds ± half of the 95% interval (Student's t). Bold: better than every other in its column by "
         "paired t tests, Holm-corrected; an equals sign marks those that no test tells from the best.",
@@ -82,33 +116,31 @@ def _page(board: Board, drawn: Mapping[str, bytes]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write what changed, and take away tables and figures that are no longer made."""
-    for name, file in files.items():
-        path = target / name
-        if not path.exists() or path.read_bytes() != file:
-            write_whole(path, file)
-    for room in (TABLES, FIGURES):
-        for path in (target / room).glob("*"):
-            if f"{room}/{path.name}" not in files and path.suffix in OURS and path.is_file():
-                path.unlink()
+def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
+    """Files of ours in a leaderboard's rooms, some of which may no longer be made."""
+    for room in rooms:
+        for file in sorted((board / room).glob("*")):
+            if file.suffix in OURS and file.is_file():
+                yield f"{room}/{file.name}"
 
 
-def _index(root: Path) -> None:
-    """The list of all leaderboards of a folder."""
-    listed = root / PAGE
-    if listed.exists() and not listed.read_bytes().startswith(HEADING.encode()):
-        # Somebody else's page.
-        return
+def _index(place: Path, board: Board) -> dict[str, bytes]:
+    """The pages that list all leaderboards of a folder, this one included; nothing where a page is somebody else's."""
+    root = place.parent
+    if os.path.lexists(root / PAGE) and not _is_index(root / PAGE):
+        return {}
+    found = {place.name: board}
+    for file in root.glob(f"*/{TABLES}/{DATA}"):
+        with suppress(RecordError, ValidationError):
+            found.setdefault(file.parent.parent.name, Board.model_validate(read_json(file, LARGEST)))
     lines = [HEADING, "Each is made from the records beside it, and can be made and checked again.", ""]
-    found = []
-    for file in sorted(root.glob(f"*/{TABLES}/{DATA}")):
-        try:
-            board = Board.model_validate_json(file.read_bytes())
-        except (OSError, ValidationError):
-            continue
-        name = file.parent.parent.name
-        found.append((name, board))
-        lines.append(f"- [{escape(board.title)}]({name}/{PAGE}): {escape(board.description)}")
-    write_whole(listed, ("\n".join(lines) + "\n").encode())
-    write_whole(root / WEB, page.index(found).encode())
+    listed = [(quote(name), found[name]) for name in sorted(found)]
+    lines += [f"- [{escape(of.title)}]({name}/{PAGE}): {escape(of.description)}" for name, of in listed]
+    return {PAGE: ("\n".join(lines) + "\n").encode(), WEB: page.index(listed).encode()}
+
+
+def _is_index(file: Path) -> bool:
+    try:
+        return read_bytes(file, LARGEST).startswith(HEADING.encode())
+    except RecordError:
+        return False

@@ -5,7 +5,7 @@ from typing import Any
 
 from fflbench.records.record import Record
 from fflbench.report.costs import Sheet
-from fflbench.report.statistics import Estimate, estimate
+from fflbench.report.statistics import Estimate, estimate, shown
 
 RECONSTRUCTION, PARTNER = "reconstruction", "partner"
 TARGET_ORDER = ("own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate")
@@ -155,13 +155,13 @@ def _percent(records: Sequence[Record], name: str) -> str:
 
 def _text(records: Sequence[Record], name: str, digits: int) -> str:
     found = values(records, name)
-    return shown(estimate(found), digits) if found else ""
+    return with_interval(estimate(found), digits) if found else ""
 
 
-def shown(found: Estimate, digits: int) -> str:
+def with_interval(found: Estimate, digits: int) -> str:
     """A figure with its interval."""
-    text = f"{found.mean:.{digits}f}"
-    return text if found.half_width is None else f"{text} ± {found.half_width:.{digits}f}"
+    text = shown(found.mean, digits)
+    return text if found.half_width is None else f"{text} ± {shown(found.half_width, digits)}"
 
 
 def _count(number: int, what: str) -> str:

@@ -1,7 +1,5 @@
 """The tables of a leaderboard as data, and as Markdown, CSV, JSON and LaTeX. The same panels give the same bytes."""
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -9,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fflbench.records.record import Record
 from fflbench.report.render import escape
-from fflbench.report.statistics import Estimate
+from fflbench.report.statistics import Estimate, shown
+from fflbench.report.texts import csv_text, printable
 
 Mark = Literal["", "best", "tied"]
 
@@ -97,13 +96,13 @@ class Board(_Model):
 def figure_text(column: Column, cell: Cell) -> str:
     """A cell as a reader sees it, without its mark."""
     if cell.mean is None:
-        shown = cell.text
+        text = cell.text
     else:
         scale = 100 if column.percent else 1
-        shown = f"{cell.mean * scale:.{column.digits}f}"
+        text = shown(cell.mean * scale, column.digits)
         if cell.half_width is not None:
-            shown += f" ± {cell.half_width * scale:.{column.digits}f}"
-    return f"{shown} ({cell.note})" if cell.note and shown else shown or cell.note
+            text += f" ± {shown(cell.half_width * scale, column.digits)}"
+    return f"{text} ({cell.note})" if cell.note and text else text or cell.note
 
 
 def to_markdown(panel: Panel) -> str:
@@ -124,19 +123,16 @@ def to_markdown(panel: Panel) -> str:
 
 def to_csv(panel: Panel) -> str:
     """A line a figure."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["defense", "column", "mean", "half_width_95", "seeds", "text", "mark", "note", "flags"])
-    for row in panel.rows:
-        for column, cell in zip(panel.columns, row.cells, strict=True):
-            figures = [cell.mean, cell.half_width, cell.seeds, plain(cell.text), cell.mark, plain(cell.note)]
-            writer.writerow([plain(row.label), plain(column.name), *figures, plain("; ".join(row.flags))])
-    return stream.getvalue()
-
-
-def plain(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+    header = ["defense", "column", "mean", "half_width_95", "seeds", "text", "mark", "note", "flags"]
+    rows = [
+        [
+            *(row.label, column.name, cell.mean, cell.half_width, cell.seeds, cell.text, cell.mark, cell.note),
+            "; ".join(row.flags),
+        ]
+        for row in panel.rows
+        for column, cell in zip(panel.columns, row.cells, strict=True)
+    ]
+    return csv_text([header, *rows])
 
 
 def to_latex(panel: Panel) -> str:
@@ -203,4 +199,4 @@ LATEX = {
 
 
 def _latex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in " ".join(text.split()))
+    return "".join(LATEX.get(letter, letter) for letter in printable(text))

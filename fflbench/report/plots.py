@@ -1,8 +1,8 @@
 """Pictures of records. Readable in grey and by the colour-blind: lines differ by style as well as by colour."""
 
 import io
-import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -13,6 +13,7 @@ from fflbench.records.record import Record
 from fflbench.records.store import read
 from fflbench.report import costs, leaks
 from fflbench.report.statistics import estimate
+from fflbench.report.texts import csv_text, distinct, slug
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,16 +115,15 @@ def decay(records: Sequence[Record]) -> dict[str, bytes]:
         if len({_parameter(record, "batch") for record in of_key}) > 2:
             task = of_key[0].labels["task"]
             figure = _decay(task, of_key)
-            name = re.sub(r"[^\w.]+", "-", f"decay-{task}-{of_key[0].labels['defense']}")
-            made |= both(figure, name)
-            lines = ["people,batch,seed,pair_accuracy,mask_accuracy"]
+            name = slug(f"decay-{task}-{of_key[0].labels['defense']}")
+            rows: list[list[Any]] = [["people", "batch", "seed", "pair_accuracy", "mask_accuracy"]]
             for record in sorted(
                 of_key, key=lambda record: [_parameter(record, "people"), _parameter(record, "batch")]
             ):
                 found = [record.metrics.get(metric) for metric in ("pair_accuracy", "mask_accuracy")]
                 start = [_parameter(record, "people"), _parameter(record, "batch"), record.configuration["seed"]]
-                lines.append(",".join("" if value is None else str(value) for value in [*start, *found]))
-            made[f"{name}.csv"] = ("\n".join(lines) + "\n").encode()
+                rows.append([*start, *found])
+            add_files(made, both(figure, name) | {f"{name}.csv": csv_text(rows).encode()})
     return made
 
 
@@ -188,11 +188,19 @@ def style(place: int) -> dict[str, Any]:
 
 @contextmanager
 def plain_text() -> Iterator[None]:
-    """Names as they are: a dollar in one is no formula."""
+    """Names as they are: a dollar in one is no formula, and letters that the font lacks are worth no warning."""
     from matplotlib import rc_context
 
-    with rc_context({"text.parse_math": False}):
+    with rc_context({"text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font|constrained_layout not applied")
         yield
+
+
+def add_files(made: dict[str, bytes], files: Mapping[str, bytes]) -> None:
+    """Add the files of one figure, which share a name, under another one where theirs is taken."""
+    stems = {name.rpartition(".")[0] for name in made}
+    renamed = distinct(next(iter(files), "").rpartition(".")[0], stems)
+    made |= {f"{renamed}.{name.rpartition('.')[2]}": content for name, content in files.items()}
 
 
 def both(figure: "Figure", name: str) -> dict[str, bytes]:

@@ -1,9 +1,7 @@
 """Tables for a terminal, for Markdown and for a spreadsheet."""
 
-import csv
-import io
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -12,6 +10,7 @@ from rich.text import Text
 
 from fflbench.report.costs import Sheet
 from fflbench.report.tables import Metric, Table, Value
+from fflbench.report.texts import csv_text, printable
 
 
 def to_terminal(tables: Sequence[Table], console: Console) -> None:
@@ -53,18 +52,16 @@ def to_markdown(tables: Sequence[Table]) -> str:
 
 def to_csv(tables: Sequence[Table]) -> str:
     """A line a figure."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["task", "attack", "defense", "metric", "mean", "half_width_95", "seeds", "note", "flags"])
+    columns = ["task", "attack", "defense", "metric", "mean", "half_width_95", "seeds", "note", "flags"]
+    rows: list[list[Any]] = [columns]
     for table in tables:
         for row in table.rows:
             for metric, value in zip(table.metrics, row.values, strict=True):
                 found = value.estimate
                 figures = (found.mean, found.half_width, found.seeds) if found else (None, None, None)
-                writer.writerow(
-                    [table.task, table.attack, row.label, metric.name, *figures, value.note, "; ".join(row.flags)]
-                )
-    return stream.getvalue()
+                place = [table.task, table.attack, row.label, metric.name]
+                rows.append([*place, *figures, value.note, "; ".join(row.flags)])
+    return csv_text(rows)
 
 
 def sheets_to_terminal(sheets: Sequence[Sheet], console: Console) -> None:
@@ -115,4 +112,4 @@ def escape(text: str) -> str:
     """Text from plugins and suites, as Markdown shows it letter by letter."""
     for character in "\\`*_{}[]<>()#+!|~":
         text = text.replace(character, f"\\{character}")
-    return " ".join(text.split())
+    return printable(text)

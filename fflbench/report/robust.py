@@ -8,11 +8,10 @@ from fflbench.records.record import Record
 from fflbench.report.flags import flags
 from fflbench.report.panels import Cell, Column, Panel, Row
 from fflbench.report.statistics import BySeed, estimate, holm, leaders, paired, worst
+from fflbench.report.texts import slug
 
 BASELINE = "fedavg"
 CONTROL = "noise-control"
-LONGEST = 100
-"""Letters of a file's name."""
 
 LOSS = Column(name="test_loss", title="test loss", meaning="Loss on the test set.", digits=3, higher_is_better=False)
 ACCURACY = Column(
@@ -413,8 +412,3 @@ def _attack_name(task: Task, label: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def slug(text: str) -> str:
-    """A text as the name of a file, whatever it holds."""
-    return re.sub(r"[^\w.]+", "-", text).strip("-.").lower()[:LONGEST] or "unnamed"

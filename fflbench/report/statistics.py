@@ -12,6 +12,15 @@ def stdev(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
+LONGEST = 1e12
+"""From which size on numbers are shown in powers of ten."""
+
+
+def shown(value: float, digits: int) -> str:
+    """A number with so many digits behind the point, or in powers of ten where it would fill the table."""
+    return f"{value:.{digits}f}" if abs(value) < LONGEST else f"{value:.3e}"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean over seeds, and how far the truth may be from it."""
@@ -100,12 +109,13 @@ def leaders(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
     return dict.fromkeys([best, *level], "tied")
 
 
-def prediction(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Where one more seed's figure falls so often; nothing with fewer than two."""
+def prediction(values: Sequence[float], level: float = 0.95, *, share: bool = False) -> tuple[float, float] | None:
+    """Where one more seed's figure falls so often, of a share within 0 and 1; nothing with fewer than two."""
     n = len(values)
     if n < 2:
         return None
     from scipy.special import stdtrit
 
     reach = float(stdtrit(n - 1, (1 + level) / 2)) * stdev(values) * math.sqrt(1 + 1 / n)
-    return fmean(values) - reach, fmean(values) + reach
+    low, high = fmean(values) - reach, fmean(values) + reach
+    return (max(0.0, low), min(1.0, high)) if share else (low, high)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fflbench.records.record import Record
 from fflbench.report.flags import flags
-from fflbench.report.statistics import Estimate, estimate
+from fflbench.report.statistics import Estimate, estimate, shown
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Metric:
     def text(self, figure: Estimate) -> str:
         """A figure with its interval."""
         scale, digits = (100, 2) if self.percent else (1, 3)
-        text = f"{figure.mean * scale:.{digits}f}"
-        return text if figure.half_width is None else f"{text} ± {figure.half_width * scale:.{digits}f}"
+        text = shown(figure.mean * scale, digits)
+        return text if figure.half_width is None else f"{text} ± {shown(figure.half_width * scale, digits)}"
 
 
 LOSS = Metric("test_loss", "test loss", lower_is_better=True, percent=False)

@@ -2,18 +2,20 @@
 
 import functools
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_origin
 
 from fflbench import registry
 from fflbench.data.sources import DataSet
-from fflbench.errors import FflbenchError, ParameterError, SuiteError
+from fflbench.errors import FflbenchError, ParameterError, SuiteError, plugin_code
 from fflbench.federation.attack import Attack
 from fflbench.federation.defense import Defense
 from fflbench.measures import Measure
 from fflbench.parameters import Parameter, plain_type
 from fflbench.records.record import identify
+from fflbench.records.shapes import check_label
 from fflbench.registry import Entry, Kind
 from fflbench.suites.suite import Suite
 from fflbench.tasks import Task
@@ -89,6 +91,11 @@ def plan(suite: Suite) -> list[Cell]:
     cells: dict[str, Cell] = {}
     for part in (suite, *suite.parts):
         for cell in _measured(part) if part.measure else _attacked(part):
+            try:
+                for label in cell.labels.values():
+                    check_label(label)
+            except ValueError as error:
+                raise SuiteError(f"{part.source}: {error}") from error
             if cell.id in cells:
                 raise SuiteError(f"{part.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
             cells[cell.id] = cell
@@ -101,7 +108,8 @@ def _attacked(suite: Suite) -> Iterator[Cell]:
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
     for task, attack, defense in itertools.product(tasks, attacks, defenses):
         _check(suite, task, attack, defense)
-        exchanges = defense.create(Kind.DEFENSE).exchanges
+        with plugin_code(f'defense "{defense.name}"'):
+            exchanges = defense.create(Kind.DEFENSE).exchanges
         strategies = [other.parameters[STRATEGY] for other in attacks if other.label == attack.label]
         strategy = attack.parameters[STRATEGY]
         if not exchanges and strategy != min(strategies):
@@ -122,10 +130,12 @@ def _measured(suite: Suite) -> Iterator[Cell]:
     for task, attack, measure, defense in itertools.product(tasks, attacks, measures, defenses):
         chosen = {Kind.TASK: task, **attack, Kind.MEASURE: measure, Kind.DEFENSE: defense}
         playing, finding, guarding = task.create(Kind.TASK), measure.create(Kind.MEASURE), defense.create(Kind.DEFENSE)
-        if not finding.applies(guarding):
-            continue
         try:
-            finding.check(playing, guarding)
+            with plugin_code(f'measure "{measure.name}"'):
+                if not finding.applies(guarding):
+                    continue
+                finding.check(playing, guarding)
+                finding.steps()
         except FflbenchError as error:
             raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
         for seed in suite.seeds:
@@ -145,7 +155,9 @@ def _hostile(suite: Suite, finding: Measure) -> list[dict[Kind, Choice]]:
         )
     choices = _choices(suite, kind, suite.attacks, suite.attack, {})
     for choice in choices:
-        if not finding.takes(choice.create(kind)):
+        with plugin_code(f'measure "{suite.measure["use"]}"'):
+            takes = finding.takes(choice.create(kind))
+        if not takes:
             raise SuiteError(f'{suite.source}: measure "{suite.measure["use"]}" cannot let "{choice.label}" loose')
     return [{kind: choice} for choice in choices]
 
@@ -173,25 +185,42 @@ def _choices(
         try:
             entry = registry.get(kind, name)
             for suffix, given in _grid({**common, **table}, entry.parameters):
-                found.append(Choice(label + suffix, name, entry.check(given)))
+                found.append(Choice(label + suffix, name, _kept(entry, given)))
                 entry.create(**given)
         except FflbenchError as error:
             raise SuiteError(f"{where}: {error}") from error
     return found
 
 
+def _kept(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters, as a record will hold them."""
+    checked = entry.check(given)
+    try:
+        json.dumps(checked, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ParameterError(f"{entry}: no record can hold its parameters ({error})") from error
+    return checked
+
+
 def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """With every other registered defense in the place of a star."""
-    taken = {tables.get(label, {}).get("use", label) for label in labels}
+    # What is no name cannot be that of another defense; it is refused where its table is read.
+    used = [tables.get(label, {}).get("use", label) for label in labels]
+    taken = {name for name in used if isinstance(name, str)}
     # What hides everybody is an ideal, with no protocol whose cost could be measured.
     others = [
         entry.name
         for entry in registry.entries(Kind.DEFENSE)
-        if entry.name not in taken
-        and not getattr(entry.target, "hides_senders", False)
-        and not (isinstance(entry.target, type) and issubclass(entry.target, Defense) and entry.target.missing())
+        if entry.name not in taken and not getattr(entry.target, "hides_senders", False) and not _missing(entry)
     ]
     return [name for label in labels for name in (others if label == "*" else [label])]
+
+
+def _missing(entry: Entry) -> str:
+    """What a defense needs that is not installed."""
+    with plugin_code(entry):
+        is_class = isinstance(entry.target, type) and issubclass(entry.target, Defense)
+        return entry.target.missing() if is_class else ""
 
 
 def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -214,10 +243,12 @@ def _check(suite: Suite, task: Choice, attack: Choice, defense: Choice) -> None:
     hostile: Attack = attack.create(Kind.ATTACK)
     guarding: Defense = defense.create(Kind.DEFENSE)
     try:
-        guarding.validate(playing.per_round)
+        with plugin_code(f'defense "{defense.name}"'):
+            guarding.validate(playing.per_round)
     except FflbenchError as error:
         raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
-    attackers = hostile.count(playing.participants)
+    with plugin_code(f'attack "{attack.name}"'):
+        attackers = hostile.count(playing.participants)
     if attackers >= playing.participants or (hostile.share > 0 and attackers == 0):
         who = "none" if attackers else "all"
         raise SuiteError(

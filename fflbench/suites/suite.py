@@ -49,6 +49,9 @@ class Suite:
 KEYS = tuple(
     parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source", "parts")
 )
+LABEL = 200
+"""Letters that a label may have."""
+
 INHERITED = ("tasks", "defenses", "seeds", "overrides")
 
 
@@ -102,6 +105,11 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
         twice = [item for place, item in enumerate(listed) if item in listed[:place]]
         if twice:
             raise SuiteError(f"{source}: {key} has {twice[0]!r} twice")
+        for label in listed if key != "seeds" else ():
+            if not label:
+                raise SuiteError(f"{source}: {key} has an empty label")
+            if len(label) > LABEL:
+                raise SuiteError(f"{source}: {key} has a label of {len(label)} letters; at most {LABEL} fit a table")
         for label in getattr(suite, key[:-1], ()):
             if label not in listed and not (key == "defenses" and "*" in listed):
                 raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")
@@ -125,8 +133,10 @@ def _narrow(content: dict[str, Any], settings: list[str]) -> None:
     """Where a list of names was set from outside, tables of names that are no longer in it are not missed."""
     for key in ("tasks", "attacks", "defenses"):
         table, listed = content.get(key[:-1]), content.get(key)
-        if any(setting.partition("=")[0].strip() == key for setting in settings) and isinstance(table, dict):
-            content[key[:-1]] = {name: value for name, value in table.items() if name in (listed or ())}
+        told = any(setting.partition("=")[0].strip() == key for setting in settings)
+        # What is of another type than it should be is told later, with its key.
+        if told and isinstance(table, dict) and isinstance(listed, list):
+            content[key[:-1]] = {name: value for name, value in table.items() if name in listed}
 
 
 def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:

@@ -37,11 +37,11 @@ class Task(ABC):
     gpus: ClassVar[float] = 1.0
     """The same of GPUs, where it trains on one; small tasks share."""
 
-    participants: Annotated[int, Ge(1), "people who hold training data"] = 20
-    per_round: Annotated[int, Ge(1), "participants selected each round"] = 10
-    rounds: Annotated[int, Ge(1), "rounds of training"] = 30
-    local_epochs: Annotated[int, Ge(1), "passes over its own data a participant makes each round"] = 1
-    batch_size: Annotated[int, Ge(1), "examples in a batch"] = 32
+    participants: Annotated[int, Ge(1), Le(10**6), "people who hold training data"] = 20
+    per_round: Annotated[int, Ge(1), Le(10**6), "participants selected each round"] = 10
+    rounds: Annotated[int, Ge(1), Le(10**6), "rounds of training"] = 30
+    local_epochs: Annotated[int, Ge(1), Le(10**6), "passes over its own data a participant makes each round"] = 1
+    batch_size: Annotated[int, Ge(1), Le(10**9), "examples in a batch"] = 32
     optimizer: Annotated[Literal["sgd", "adam"], "what participants train with"] = "sgd"
     learning_rate: Annotated[float, Gt(0), "the optimiser's step"] = 0.01
     momentum: Annotated[float, Ge(0), Lt(1), "of SGD; Adam has none to set"] = 0.9
@@ -51,11 +51,13 @@ class Task(ABC):
     decision_threshold: Annotated[float, Gt(0), Lt(1), "probability from which a binary task says yes"] = 0.5
     partition: Annotated[Scheme, "how training examples are divided among participants"] = "iid"
     dirichlet_alpha: Annotated[float, Gt(0), Le(1e6), "evenness of a Dirichlet partition; small is uneven"] = 0.5
-    shards: Annotated[int, Ge(1), "shards each participant is dealt in a partition by shards"] = 2
+    shards: Annotated[int, Ge(1), Le(10**6), "shards each participant is dealt in a partition by shards"] = 2
     engine: Annotated[Literal["loop", "stacked"], "trains participants one by one, or all at once (small models)"] = (
         "loop"
     )
-    average_last: Annotated[int, Ge(1), "final metrics are those of the mean of so many last global models"] = 1
+    average_last: Annotated[
+        int, Ge(1), Le(10**6), "final metrics are those of the mean of so many last global models"
+    ] = 1
     noise_sigma: Annotated[float, Gt(0), "deviation of the noise that the gaussian-noise attack adds"] = 0.5
     source: Annotated[int, Ge(0), "class that targeted attacks aim at"] = 0
     target: Annotated[int, Ge(0), "class that targeted attacks want instead"] = 1

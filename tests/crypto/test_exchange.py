@@ -1,4 +1,6 @@
 import dataclasses
+import hashlib
+import hmac
 import multiprocessing
 import socket
 import struct
@@ -12,14 +14,13 @@ from hypothesis.extra.numpy import arrays
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
 from fflbench.crypto.errors import ExchangeError
-from fflbench.crypto.exchange import Acceptor, Initiator, swap
-from fflbench.crypto.messages import Answer, Feedback, Offer, Reply, Submission
+from fflbench.crypto.exchange import Acceptor, Initiator, Server, exchange_fragments, swap
+from fflbench.crypto.messages import SERVER, Answer, Feedback, Offer, Reply, Submission
 from fflbench.crypto.seal import SealingKey
 
 
 def complete(initiator, acceptor):
-    answer = acceptor.take(initiator.offer())
-    acceptor.finish(initiator.take(answer))
+    exchange_fragments(initiator, acceptor)
     return initiator.submission(), acceptor.submission()
 
 
@@ -178,6 +179,125 @@ def test_a_tampered_reply_ends_the_exchange(parties, field):
         j.finish(dataclasses.replace(reply, **{field: flipped(getattr(reply, field))}))
     with pytest.raises(ExchangeError, match="not complete"):
         j.submission()
+
+
+def resigned(answer, acceptor, **changed):
+    """An answer altered on its way by somebody who can also make its MAC hold for the initiator."""
+    altered = dataclasses.replace(answer, **changed, mac=b"")
+    transcript = hashlib.sha256(acceptor.transcript[0].to_bytes() + altered.to_bytes()).digest()
+    return dataclasses.replace(altered, mac=hmac.new(acceptor._mac_key, transcript, "sha256").digest())
+
+
+@pytest.mark.parametrize("field", ["sealed_seed", "whole", "kept"])
+def test_the_replys_mac_covers_everything_that_was_answered(parties, field):
+    k, j, _, answer = messages(parties)
+    reply = k.take(resigned(answer, j, **{field: flipped(getattr(answer, field))}))
+    with pytest.raises(ExchangeError, match="MAC"):
+        j.finish(reply)
+
+
+def test_each_mac_covers_the_hash_of_all_bytes_sent_so_far(parties):
+    """PROTOCOL 5, computed from the bytes of the messages alone."""
+    k, j, offer, answer = messages(parties)
+    reply = k.take(answer)
+    unsigned = [dataclasses.replace(message, mac=b"").to_bytes() for message in (answer, reply)]
+    sent = offer.to_bytes() + unsigned[0]
+    assert bytes(answer.mac) == hmac.new(j._mac_key, hashlib.sha256(sent).digest(), "sha256").digest()
+    sent += bytes(answer.mac) + unsigned[1]
+    assert bytes(reply.mac) == hmac.new(j._mac_key, hashlib.sha256(sent).digest(), "sha256").digest()
+
+
+@pytest.mark.parametrize("field", ["whole", "kept", "mac"])
+def test_after_a_tampered_reply_neither_partner_holds_a_submission(parties, field):
+    k, j = parties()
+
+    def tampered(message):
+        if isinstance(message, Reply):
+            return dataclasses.replace(message, **{field: flipped(getattr(message, field))})
+        return message
+
+    with pytest.raises(ExchangeError, match="MAC"):
+        exchange_fragments(k, j, tampered)
+    for party in (k, j):
+        with pytest.raises(ExchangeError, match="not complete"):
+            party.submission()
+        with pytest.raises(ExchangeError, match="out of order"):
+            party.take(party.transcript[0])
+
+
+def test_a_partner_that_falls_silent_leaves_neither_with_a_submission(parties):
+    k, j = parties()
+
+    def silent(message):
+        if isinstance(message, Reply):
+            raise ExchangeError("a partner that fell silent")
+        return message
+
+    with pytest.raises(ExchangeError, match="silent"):
+        exchange_fragments(k, j, silent)
+    with pytest.raises(ExchangeError, match="not complete"):
+        k.submission()
+
+
+@pytest.mark.parametrize("side", [Initiator, Acceptor])
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"partner": 5}, "cannot exchange with itself"),
+        ({"update": np.zeros((2, 3), np.float32)}, r"one vector of numbers, not an array of shape \(2, 3\)"),
+        ({"update": np.float32(1)}, "one vector of numbers"),
+        ({"update": ["a", "b"]}, "one vector of numbers"),
+        ({"round": 2**32}, "round = 4294967296 does not fit"),
+        ({"round": -1}, "round = -1 does not fit"),
+        ({"round": 1.5}, "round = 1.5 does not fit"),
+        ({"name": 2**32}, "sender = 4294967296 does not fit"),
+        ({"partner": -2}, "receiver = -2 does not fit"),
+    ],
+)
+def test_a_party_that_cannot_exchange_is_refused_when_it_is_made(server, side, changed, reason):
+    fitting = {"update": np.zeros(3, np.float32), "name": 5, "partner": 9, "round": 1}
+    with pytest.raises(ExchangeError, match=reason):
+        side(**{**fitting, **changed}, server=server.public, entropy=Entropy())
+
+
+def test_a_message_whose_header_does_not_fit_is_refused_when_it_is_made():
+    with pytest.raises(ExchangeError, match="round = 4294967296 does not fit"):
+        Offer(2**32, 1, 2, b"", b"")
+
+
+def test_a_seed_sealed_in_an_earlier_round_does_not_open(parties, server):
+    old, _ = complete(*parties(round=3))
+    new, _ = complete(*parties(round=4))
+    with pytest.raises(ExchangeError, match="does not open"):
+        opened(dataclasses.replace(new, sealed_seed=old.sealed_seed), server, 1000)
+
+
+def test_the_server_hears_no_round_again(parties):
+    fresh = Server(Entropy(seed=5))
+    out = np.empty(1000, np.float32)
+    submissions = {}
+    for round in (3, 4):
+        k, j = parties(round=round)
+        k.server = j.server = fresh.public
+        submissions[round] = complete(k, j)
+    fresh.open(submissions[3][0], 3, 5, out)
+    fresh.open(submissions[4][0], 4, 5, out)
+    with pytest.raises(ExchangeError, match="an earlier round"):
+        fresh.open(submissions[3][1], 3, 9, out)
+    fresh.open(submissions[4][1], 4, 9, out)
+
+
+@pytest.mark.parametrize("difference", [0.0, -0.8125, 0.1])
+def test_feedback_carries_its_value_in_four_bytes(difference):
+    message = Feedback.from_bytes(Feedback.of(3, 7, difference).to_bytes())
+    assert message.sizes()["feedback"] == 4
+    assert message.value == np.float32(difference)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(3), bytes(5), struct.pack("<f", float("nan"))])
+def test_feedback_that_is_no_finite_number_is_refused(content):
+    with pytest.raises(ExchangeError, match="feedback that is no finite number"):
+        _ = Feedback(1, SERVER, 3, content).value
 
 
 @pytest.mark.parametrize("field", ["power", "sealed_seed"])

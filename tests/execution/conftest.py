@@ -170,22 +170,3 @@ def fflbench(tmp_path):
     command = Command(tmp_path)
     yield command
     command.clean_up()
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """A small disk of its own under a folder, with its options."""
-    mounted = []
-
-    def mount(name, options):
-        place = tmp_path / name
-        place.mkdir(exist_ok=True)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"may not mount a disk: {done.stderr.strip()}")
-        mounted.append(place)
-        return place
-
-    yield mount
-    for place in mounted:
-        subprocess.run(["umount", "--lazy", place], check=True)

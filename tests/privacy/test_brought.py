@@ -31,6 +31,27 @@ def linear():
 
 def nothing():
     return None
+
+
+def leaves():
+    raise SystemExit("goodbye")
+
+
+class Unplayable(nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.layer, self.error = nn.Linear(2, 2), error
+
+    def forward(self, x):
+        raise self.error
+
+
+def unplayable():
+    return Unplayable(RuntimeError("cannot"))
+
+
+def leaving():
+    return Unplayable(SystemExit("goodbye"))
 """
 
 SCRIPT = """
@@ -54,6 +75,25 @@ torch.optim.SGD(model.parameters(), lr=rate).step()
 save_file({f"module.{name}": (weights - before[name]).detach() for name, weights in model.named_parameters()},
           "change.safetensors")
 torch.save(model.state_dict(), "model.pt")
+
+
+def claim(name, header, size=0):
+    import json
+
+    text = json.dumps(header).encode()
+    with open(name, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        if size:
+            file.truncate(size)
+
+
+claim("sparse.safetensors", {"x": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}}, 2**40)
+claim("claims.safetensors", {"x": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}})
+claim("flat.safetensors", {name: {"dtype": "F32", "shape": [0, 2**40], "data_offsets": [0, 0]} for name in before})
+open("empty.safetensors", "wb").close()
+save_file({name: torch.ones(value.shape, dtype=torch.complex64) for name, value in before.items()},
+          "strange.safetensors")
+save_file({"x": torch.ones(1, 1, 8, 8, dtype=torch.bool)}, "bools.safetensors")
 assert not any(name.startswith("fflbench") for name in sys.modules)
 """
 
@@ -161,6 +201,27 @@ def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
         ({"originals": "gradient.safetensors"}, 'needs a tensor "x"'),
         ({"originals": "originals.safetensors", "count": 2}, "has shape (1, 1, 8, 8), not (2, 1, 8, 8)"),
         ({"device": "abacus"}, 'device "abacus" is not here'),
+        ({"count": 99999999999}, "--count 99999999999 of --shape 1,8,8: at most 67,108,864 numbers"),
+        ({"count": "9" * 400}, "at most 67,108,864 numbers"),
+        ({"shape": "99999,99999,99999"}, "at most 67,108,864 numbers"),
+        ({"shape": "9" * 4000 + ",1,1"}, "at most 67,108,864 numbers"),
+        ({"labels": "9" * 400}, "must be from 0 to 9"),
+        ({"learning_rate": "nan"}, "--learning-rate"),
+        ({"learning_rate": "inf"}, "--learning-rate must be a finite number"),
+        ({"learning_rate": "0.1", "local_steps": "9" * 400}, "--local-steps"),
+        ({"set": f"steps={'9' * 30}"}, "64 bits"),
+        ({"gradient": "."}, "is not there"),
+        ({"gradient": "sparse.safetensors"}, "is larger than 100,0"),
+        ({"weights": "sparse.safetensors"}, "is larger than 100,0"),
+        ({"originals": "sparse.safetensors"}, "is larger than 100,0"),
+        ({"gradient": "claims.safetensors"}, "is no safetensors file"),
+        ({"gradient": "empty.safetensors"}, "is no safetensors file"),
+        ({"gradient": "flat.safetensors"}, "has shape"),
+        ({"gradient": "strange.safetensors"}, "holds no real numbers"),
+        ({"originals": "bools.safetensors"}, "holds no real numbers"),
+        ({"model": "nets:leaves"}, "SystemExit"),
+        ({"model": "nets:unplayable"}, "takes no inputs of --shape"),
+        ({"model": "nets:leaving"}, "takes no inputs of --shape"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(attack, options, message):

@@ -26,6 +26,7 @@ FIELDS = {
     "configuration": CONFIGURATION,
     "status": "done",
     "metrics": METRICS_OF_A_CELL,
+    "facts": {"targeted": False, "attackers": [], "flags": []},
     "manifest": {},
 }
 

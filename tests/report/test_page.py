@@ -9,6 +9,7 @@ import pytest
 
 from fflbench.records import evidence
 from fflbench.report import boards, page
+from fflbench.report.commands import commands
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards" / "quick"
@@ -25,12 +26,16 @@ def quick():
     return evidence.gather(COMMITTED)
 
 
+def how(found):
+    return commands(found.suite, found.records, {})
+
+
 @pytest.fixture(scope="module")
 def written(quick, tmp_path_factory):
     """The page of the committed leaderboard, as a file."""
     figures = {file.name: file.read_bytes() for file in sorted((COMMITTED / "figures").iterdir())}
     file = tmp_path_factory.mktemp("page") / "index.html"
-    file.write_text(page.render(boards.board(quick.suite, quick.records), quick.records, figures))
+    file.write_text(page.render(boards.board(quick.suite, quick.records), quick.records, figures, how(quick)))
     return file
 
 
@@ -266,7 +271,7 @@ def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
     panel = Panel(name="evil", title=EVIL, section="overall", columns=(column,), rows=(row,), notes=(EVIL,))
     board = Board(suite=EVIL, title=EVIL, description=EVIL, panels=(panel,), flags=(EVIL,))
     file = tmp_path / "evil.html"
-    file.write_text(page.render(board, [record], {}))
+    file.write_text(page.render(board, [record], {}, how(quick)))
     found = opened(file)
     found.locator(".about").first.hover()
     found.locator(".cell").first.click()
@@ -277,12 +282,56 @@ def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
     assert opened(tmp_path / "index.html").get_by_role("link").inner_text() == EVIL
 
 
+def test_nothing_but_our_own_script_and_style_has_any_effect(browser, written):
+    found = browser.new_page()
+    found.goto(written.as_uri())
+    found.evaluate("""() => {
+        const add = (name, text) => {
+            const made = document.createElement(name);
+            made.textContent = text;
+            document.body.append(made);
+            return made;
+        };
+        add("script", "window.evil = true;");
+        add("style", "h1 { color: rgb(1, 2, 3) !important; }");
+        const base = document.createElement("base");
+        base.href = "https://example.org/";
+        document.head.prepend(base);
+        const inline = '<p id="inline" style="color: rgb(1, 2, 3)" onclick="window.evil = 1">x</p>';
+        document.body.insertAdjacentHTML("beforeend", inline);
+        document.getElementById("inline").click();
+        window.left = [];
+        addEventListener("securitypolicyviolation", (event) => window.left.push(event.effectiveDirective));
+        const form = document.createElement("form");
+        form.action = "elsewhere.html";
+        document.body.append(form);
+        form.submit();
+    }""")
+    found.wait_for_timeout(300)
+    assert found.evaluate("window.evil") is None
+    assert found.evaluate("getComputedStyle(document.querySelector('h1')).color") != "rgb(1, 2, 3)"
+    assert found.evaluate("getComputedStyle(document.getElementById('inline')).color") != "rgb(1, 2, 3)"
+    assert found.evaluate("document.baseURI") == written.as_uri()
+    assert "form-action" in found.evaluate("window.left")
+    found.close()
+
+
 # Without a browser
+
+
+def test_the_policy_of_every_page_names_what_may_run_by_its_hash(written, quick):
+    board = boards.board(quick.suite, quick.records)
+    for text in (written.read_text(), page.index([("quick", board)])):
+        policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+        assert "unsafe" not in policy
+        assert policy.startswith("default-src 'none'")
+        assert policy.endswith("base-uri 'none'; form-action 'none'")
+        assert not re.search(r"<[^>]* (?:on\w+|style)=", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
 
 
 def test_the_same_records_give_the_same_bytes(quick):
     board = boards.board(quick.suite, quick.records)
-    assert page.render(board, quick.records, {}) == page.render(board, quick.records[::-1], {})
+    assert page.render(board, quick.records, {}, how(quick)) == page.render(board, quick.records[::-1], {}, how(quick))
 
 
 def synthetic(quick, cells=5000):
@@ -317,7 +366,7 @@ def synthetic(quick, cells=5000):
 
 def test_a_page_of_5000_cells_stays_small_and_links_to_records(quick, opened, tmp_path):
     board, records = synthetic(quick)
-    text = page.render(board, records, {})
+    text = page.render(board, records, {}, how(quick))
     assert len(text.encode()) < 2_000_000
     file = tmp_path / "big.html"
     file.write_text(text)

@@ -46,7 +46,7 @@ def test_a_suite_is_a_grid():
     assert last["task"]["parameters"]["rounds"] == 3
     assert last["attack"] == {
         "name": "gaussian-noise",
-        "parameters": {"strategy": 1, "avoid_each_other": False, "share": 0.2, "sigma": 0.1},
+        "parameters": {"strategy": 1, "avoid_each_other": False, "lone_sender": False, "share": 0.2, "sigma": 0.1},
     }
     assert last["defense"] == {"name": "multi-krum", "parameters": {"f": 3, "m": None}}
     assert last["seed"] == 1
@@ -114,6 +114,14 @@ def test_what_is_set_from_outside_wins():
     assert found[0].configuration["defense"]["parameters"]["f"] == 1
 
 
+@pytest.mark.parametrize(
+    "setting", ["tasks=1", "attacks=1", "defenses=1", "attacks=true", 'defenses={"a" = 1}', "tasks=[[1]]"]
+)
+def test_a_list_of_names_that_is_set_to_something_else_is_refused(setting):
+    with pytest.raises(SuiteError, match=f"own.toml: {setting.partition('=')[0]} = "):
+        cells(GOOD, setting)
+
+
 @pytest.mark.parametrize("setting", ["rounds", "=3", "a..b=3", "title.x=3", "seeds.x=3"])
 def test_a_setting_that_makes_no_sense_is_refused(setting):
     with pytest.raises(SuiteError, match="--set"):
@@ -168,6 +176,17 @@ BAD = {
         GOOD.replace('"fedavg"', '"fedavg", "again"') + '[defense.again]\nuse = "fedavg"\n',
         "are the same cell under two labels",
     ),
+    "a star beside use that is no name": (
+        GOOD.replace('"krum-3"]', '"krum-3", "*"]').replace('"multi-krum"', "[]"),
+        "own.toml: [defense.krum-3]: use = [] must be the name of a registered defense",
+    ),
+    "a star beside use that is a table": (
+        GOOD.replace('"krum-3"]', '"krum-3", "*"]').replace('"multi-krum"', "{a = 1}"),
+        "own.toml: [defense.krum-3]: use = {'a': 1} must be the name of a registered defense",
+    ),
+    "a parameter called self": (GOOD.replace("f = 3", "self = 3"), 'has no parameter "self"'),
+    "a label longer than any": (GOOD.replace("krum-3", "k" * 300), "label of 300 letters; at most 200 fit"),
+    "an empty label": (GOOD.replace('"krum-3"', '""').replace("krum-3", '""'), "own.toml: defenses has an empty label"),
     "an empty list of values": (
         GOOD.replace("sigma = 0.1", "sigma = []"),
         "own.toml: [attack.gaussian-noise]: sigma is an empty",
@@ -182,6 +201,47 @@ def test_bad_suites_get_one_sentence_with_file_and_key(what):
         cells(text)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [10**18, 10**30, 10**400, -(10**400)], ids=["large", "larger", "vast", "least"])
+@pytest.mark.parametrize(
+    "field",
+    ["participants", "per_round", "rounds", "local_epochs", "batch_size", "shards", "average_last", "source", "target"],
+)
+def test_absurd_numbers_are_refused(field, number):
+    given = [f"participants={10**6}"] if field == "per_round" else []
+    with pytest.raises(SuiteError, match=f"{field} = "):
+        cells(GOOD, *given, f"{field}={number}")
+    with pytest.raises(SuiteError, match=f"{field} = "):
+        cells(GOOD, *given, f"{field}=[3, {number}]")
+
+
+@pytest.mark.parametrize("number", [10**30, 10**400, -(10**400), 2**63], ids=["large", "vast", "least", "one too many"])
+@pytest.mark.parametrize(
+    "key", ["seeds=[{}]", "defense.krum-3.f={}", "defense.krum-3.m={}", "attack.gaussian-noise.sigma={}"]
+)
+def test_absurd_numbers_are_refused_elsewhere_too(key, number):
+    if "sigma" in key and abs(number) < 10**300:
+        pytest.skip("a large deviation is a float like any other")
+    with pytest.raises(SuiteError) as refused:
+        cells(GOOD, key.format(number))
+    assert len(str(refused.value)) < 1000
+
+
+def test_absurd_parameters_of_every_measure_and_attack_end_in_a_sentence():
+    for kind in (Kind.MEASURE, Kind.PRIVACY_ATTACK, Kind.ATTACK, Kind.DEFENSE):
+        for entry in registry.entries(kind):
+            for parameter in entry.parameters:
+                # To a number with a fraction a large one is a number like any other.
+                for number in [10**400, -(10**400)] + [10**30] * ("float" not in parameter.type):
+                    with pytest.raises(FflbenchError):
+                        entry.create(**{parameter.name: number})
+
+
+def test_labels_of_a_hundred_chinese_letters_are_labels():
+    label = "中" * 100
+    found = cells(GOOD.replace('"krum-3"', f'"{label}"').replace("krum-3", f'"{label}"'))
+    assert {cell.labels["defense"] for cell in found} == {"fedavg", label}
 
 
 @pytest.mark.parametrize("content", [b"= = =", b"\xff\xfe\x00", b"a = [" * 2000])

@@ -5,16 +5,23 @@ the template escapes them, and data for the script is JSON that no tag can end.
 """
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fflbench import registry
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import figures, robust
+from fflbench.report.commands import Commands, plugin_options
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
+from fflbench.report.statistics import shown
+from fflbench.report.texts import slug
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 EMBEDDED = 500
 """Records up to which all of each is in the page; beyond, their files are linked."""
@@ -42,7 +49,7 @@ CAPTIONS = {
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) -> str:
+def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes], how: Commands) -> str:
     """The page; the same records give the same bytes."""
     from markupsafe import Markup
 
@@ -50,7 +57,7 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
     places = {record.id: place for place, record in enumerate(ordered)}
     names = _defenses(records)
     data = {
-        "suite": robust.slug(board.suite),
+        "suite": slug(board.suite),
         "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
         "digits": {panel.name: [column.digits for column in panel.columns] for panel in board.panels},
         "good": {panel.name: [_good(panel, column) for column in panel.columns] for panel in board.panels},
@@ -58,17 +65,17 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes]) 
     return _fill(
         "page.html.j2",
         board=board,
-        suite=robust.slug(board.suite),
+        how=how,
         count=len(ordered),
         defenses=names,
         words=_words(records),
         sections=[
-            (name, title, shown)
+            (name, title, of_section)
             for name, title in SECTIONS.items()
-            if (shown := [_panel(panel, places, names) for panel in board.panels if panel.section == name])
+            if (of_section := [_panel(panel, places, names) for panel in board.panels if panel.section == name])
         ],
         figures=[_figure(name, content, drawn) for name, content in drawn.items() if is_shown(name)],
-        js=Markup(_file("page.js")),  # noqa: S704 (our own file)
+        js=_own("page.js"),
         data=Markup(_json(data)),  # noqa: S704 (no tag can end it)
     )
 
@@ -83,8 +90,22 @@ def _fill(template: str, **values: Any) -> str:
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    css = Markup(_file("page.css"))  # noqa: S704 (our own file)
-    return environment.from_string(_file(template)).render(css=css, **values)
+    css = _own("page.css")
+    script = f"; script-src {_hash(values['js'])}" if "js" in values else ""
+    policy = f"default-src 'none'; img-src data:; style-src {_hash(css)}{script}; base-uri 'none'; form-action 'none'"
+    return environment.from_string(_file(template)).render(css=css, policy=Markup(policy), **values)  # noqa: S704 (ours)
+
+
+def _own(name: str) -> "Markup":
+    """A file of ours as it stands between two tags."""
+    from markupsafe import Markup
+
+    return Markup(f"\n{_file(name)}\n")  # noqa: S704 (our own file)
+
+
+def _hash(inline: str) -> str:
+    """What a security policy knows an inline script or style by: no other one runs."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
 def _file(name: str) -> str:
@@ -157,8 +178,8 @@ def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, An
     told: dict[str, str | None] = {"mark": cell.mark, "note": cell.note, "spread": "", "text": cell.text}
     told["value"] = "0" if cell.text == "0" else None
     if cell.mean is not None:
-        told |= {"value": f"{cell.mean * scale:.9g}", "text": f"{cell.mean * scale:.{column.digits}f}"}
-        told["spread"] = "" if cell.half_width is None else f"{cell.half_width * scale:.{column.digits}f}"
+        told |= {"value": f"{cell.mean * scale:.9g}", "text": shown(cell.mean * scale, column.digits)}
+        told["spread"] = "" if cell.half_width is None else shown(cell.half_width * scale, column.digits)
     # What shows nothing leads nowhere.
     behind = sorted(places[name] for name in cell.records if name in places and (told["text"] or told["note"]))
     return {**told, "records": " ".join(map(_short, behind))}
@@ -177,6 +198,7 @@ def _told(record: Record, *, whole: bool) -> dict[str, Any]:
         "name": _name(record),
         "seed": record.configuration["seed"],
         "file": f"records/{record.id}.json",
+        **({"plugins": "".join(options)} if (options := plugin_options(record)) else {}),
         **({"status": f"failed: {record.reason}"} if record.status == "failed" else {}),
     }
     if not whole:

@@ -32,6 +32,7 @@ const sort = (head) => {
 for (const button of document.querySelectorAll(".sort")) button.addEventListener("click", () => sort(button.parentNode));
 
 // Searching and filtering.
+for (const form of document.forms) form.addEventListener("submit", (event) => event.preventDefault());
 const search = document.getElementById("search");
 const boxes = [...document.querySelectorAll("input[name=defense]")];
 const texts = rows.map((row) => `${row.closest("article").querySelector("h3").textContent} ${row.textContent}`.toLowerCase());
@@ -123,7 +124,7 @@ const record = (place, number) => {
     more.append(make("summary", "Configuration and machine"), make("pre", JSON.stringify(told.configuration, null, 1)), list(told.manifest));
     box.append(more);
   }
-  box.append(make("p", "Run it again, from the project's folder:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.file} --force`));
+  box.append(make("p", "Run it again, from the project's folder:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.file} --force${told.plugins ?? ""}`));
   box.append(make("a", `${told.file}`, { href: told.file }));
   return made;
 };

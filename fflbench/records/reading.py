@@ -1,0 +1,112 @@
+"""Bounded reading of files that anyone may have written: records, entries, digests, tables and a run's status."""
+
+import json
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fflbench.errors import RecordError
+
+DEEPEST = 64
+"""Lists and objects inside one another; ours have six."""
+LARGEST_INTEGER = 2**64
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_bytes(file: Path, limit: int) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes; raise a `RecordError` that names it otherwise."""
+    try:
+        # Opening a named pipe for reading would wait for somebody to write into it.
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(handle, "rb") as stream:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise RecordError(f"{file} is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file")
+            content = b"" if found.st_size > limit else stream.read(limit + 1)
+    except IsADirectoryError as error:
+        raise RecordError(f"{file} is a folder, not a file") from error
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if found.st_size > limit or len(content) > limit:
+        raise RecordError(f"{file} is larger than {limit:,} bytes, the most that is read of such a file")
+    return content
+
+
+def read_json(file: Path, limit: int) -> Any:
+    """Return what a JSON file of at most `limit` bytes holds; raise a `RecordError` that names it otherwise."""
+    content = read_bytes(file, limit)
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        raise RecordError(f"{file} is damaged: {error}") from error
+
+
+def parse_json(content: bytes) -> Any:
+    """Return what JSON text holds; a `ValueError` where it is none, or where tables could not be made of it.
+
+    Refused are numbers that are not finite or beyond 64 bits, lone surrogates (which no file can hold) and lists
+    nested more deeply than code that walks them can follow.
+    """
+    try:
+        value = json.loads(content.decode("utf-8"), parse_constant=_constant, parse_float=_float, parse_int=_integer)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {DEEPEST} deep") from None
+    _check_texts(value)
+    return value
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
+
+
+def _integer(text: str) -> int:
+    digits = len(text.lstrip("-"))
+    if digits > 20:
+        raise ValueError(f"an integer of {digits} digits is too large")
+    value = int(text)
+    if abs(value) >= LARGEST_INTEGER:
+        raise ValueError("an integer beyond 64 bits is too large")
+    return value
+
+
+def _check_texts(value: Any) -> None:
+    """Refuse lone surrogates and deep nesting, without recursion."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST + 1):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, str):
+                _check_text(each)
+            elif isinstance(each, list):
+                inner += each
+            elif isinstance(each, dict):
+                for name in each:
+                    _check_text(name)
+                inner += each.values()
+        if not inner:
+            return
+        level = inner
+    raise ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text holds a lone surrogate, which is no letter") from None

@@ -1,0 +1,82 @@
+"""Output that a terminal shows and never obeys, whatever text records, suites, plugins and exceptions bring along.
+
+`guarded()` is the one place where standard output and standard error are made safe. Colours and bars are sequences that
+a terminal is meant to obey: they come from `console()`, which makes the text between them safe and skips the guard.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BIDIRECTIONAL = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that show text in another order than it has (Boucher and Anderson, Trojan source, USENIX 2023)."""
+
+PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"} | {0x7F: "\u2421"}
+ESCAPES = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+ESCAPES |= {code: f"\\u{code:04x}" for code in (*BIDIRECTIONAL, 0x2028, 0x2029, *range(0xD800, 0xE000))}
+VISIBLE = PICTURES | ESCAPES
+
+
+def visible(text: str) -> str:
+    """Text with every control character but tab and newline replaced by a picture of it or its escape sequence."""
+    return text if text.isascii() and text.isprintable() else text.translate(VISIBLE)
+
+
+class Guarded:
+    """A text stream that writes what is visible of a text."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unguarded = stream
+
+    def write(self, text: str) -> int:
+        """Write the text; its length, as of any stream."""
+        self.unguarded.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write the lines, one after the other."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        # Bytes would go past the guard.
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self.unguarded, name)
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """The stream behind a guarded one."""
+    found: TextIO = getattr(stream, "unguarded", stream)
+    return found
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Guard standard output and standard error; what their encoding lacks is spelled out too."""
+    before = sys.stdout, sys.stderr
+    for stream in before:
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = (cast(TextIO, Guarded(unguarded(stream))) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def console(file: TextIO | None = None, **options: Any) -> "Console":
+    """A rich console on a stream (default: standard output) that styles text and makes it visible."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class VisibleConsole(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    return VisibleConsole(file=unguarded(file or sys.stdout), **options)
