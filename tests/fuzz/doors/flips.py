@@ -1,0 +1,167 @@
+"""Single-bit flips of checkpoints, records and arrays: never another figure."""
+
+import functools
+import json
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tests.fuzz import fixtures
+from tests.fuzz.case import Case
+from tests.fuzz.door import FLIPS, door
+from tests.fuzz.mutation import flipped
+
+SUITE = """
+tasks = ["digits-mlp"]
+attacks = ["label-flipping"]
+defenses = ["foolsgold"]
+seeds = [0]
+overrides = {rounds = 4, participants = 6, per_round = 4}
+"""
+"""One small cell whose defense has a memory."""
+
+
+@dataclass
+class _Kept:
+    """A checkpoint in memory."""
+
+    content: bytes = b""
+
+    def read(self) -> bytes:
+        return self.content
+
+    def write(self, content: bytes) -> None:
+        self.content = content
+
+
+@dataclass(frozen=True)
+class _Played:
+    """A cell, its result when nothing disturbs it, a checkpoint from the middle of it, and the state in that."""
+
+    cell: Any
+    result: dict[str, Any]
+    checkpoint: bytes
+    state: Any
+
+
+@functools.cache
+def _played() -> _Played:
+    from fflbench.execution.cell import StoppedError, play
+    from fflbench.suites.plan import plan
+    from fflbench.suites.suite import parse
+
+    cell = plan(parse(tomllib.loads(SUITE), "flips", "flips.toml"))[0]
+    place, rounds = _Kept(), 0
+
+    def stopping() -> bool:
+        nonlocal rounds
+        rounds += 1
+        return rounds == 2
+
+    with suppress(StoppedError):
+        play(cell, "flips", checkpoint=place, stopping=stopping)
+    (state,) = _restored(cell, place)
+    result = play(cell, "flips").result()
+    assert play(cell, "flips", checkpoint=_Kept(place.content)).result() == result
+    return _Played(cell, result, place.content, state)
+
+
+def _restored(cell: Any, place: _Kept) -> list[Any]:
+    """The states that a cell goes on from, at most one; no round of it is played."""
+    from fflbench.execution.cell import StoppedError, play
+    from fflbench.federation.rounds import Federation
+
+    def stop(*_: Any) -> None:
+        raise StoppedError(kept=False)
+
+    with mock.patch.object(Federation, "restore") as restore, mock.patch.object(Federation, "run", stop):
+        try:
+            failed = play(cell, "flips", checkpoint=place)
+        except StoppedError:
+            return [call.args[0] for call in restore.call_args_list]
+    raise AssertionError(failed.error)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two states hold the same arrays and facts."""
+    if one.facts != other.facts or one.arrays.keys() != other.arrays.keys():
+        return False
+    pairs = [(one.arrays[name], other.arrays[name]) for name in one.arrays]
+    return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+@door("checkpoint-flips", share=4, campaign=FLIPS, prepare=_played)
+def checkpoint_flips(case: Case) -> None:
+    """A checkpoint with one bit flipped: restored exactly, or not at all; every fiftieth is played to its end."""
+    from fflbench.execution.cell import play
+
+    played = _played()
+    damaged = _Kept(flipped(played.checkpoint, case.rng.randrange(8 * len(played.checkpoint))))
+    if case.number % 50 == 0:
+        record = case.call(play, played.cell, "flips", checkpoint=damaged)
+        case.require(record.status == "done", "a damaged checkpoint makes a cell fail", detail=record.error)
+        case.require(record.result() == played.result, "a damaged checkpoint changes a result")
+        return
+    states = case.call(_restored, played.cell, damaged)
+    case.outcome = 0 if states else 2
+    case.require(all(_same(state, played.state) for state in states), "a damaged checkpoint is restored")
+
+
+@door("record-flips", share=4, campaign=FLIPS, prepare=fixtures.made)
+def record_flips(case: Case) -> None:
+    """A record of a run with one bit flipped: refused, or with the same result."""
+    from fflbench.records.record import Record
+    from fflbench.records.store import read
+
+    rng = case.rng
+    record = rng.choice(fixtures.made())
+    bit = rng.randrange(8 * len(record.text))
+    file = case.write(f"{record.id}.json", flipped(record.text, bit))
+    found = case.call(read, case.folder / file)
+    if found:
+        was = Record.model_validate(record.tree).result()
+        around = record.text[max(0, bit // 8 - 40) : bit // 8 + 40].decode(errors="replace")
+        same = json.dumps(found.result()) == json.dumps(was)
+        case.require(same, "a flipped bit changes a record", _part(was, found.result()), around)
+
+
+def _part(was: dict[str, Any], now: dict[str, Any]) -> str:
+    return ", ".join(name for name in was if was[name] != now.get(name))
+
+
+@door("board-flips", share=1, campaign=FLIPS, prepare=fixtures.board)
+def board_flips(case: Case) -> None:
+    """A leaderboard one of whose records has a flipped bit: named, and left out."""
+    from fflbench.records.evidence import gather
+
+    rng, board = case.rng, fixtures.board()
+    names = [name for name in board if name.startswith("small/records/")]
+    chosen = rng.choice(names)
+    for name in names:
+        content = board[name]
+        case.write(name, flipped(content, rng.randrange(8 * len(content))) if name == chosen else content)
+    found = case.call(gather, case.folder / "small")
+    case.outcome = 1 if found and found.problems else case.outcome
+    case.require(found is None or bool(found.problems), "a flipped bit on a leaderboard is not noticed", chosen[-8:])
+
+
+@door("array-flips", share=2, campaign=FLIPS, prepare=fixtures.made)
+def array_flips(case: Case) -> None:
+    """Arrays beside a record with one bit flipped: refused, or the same."""
+    from fflbench.records.record import Record
+    from fflbench.records.store import Store
+
+    rng = case.rng
+    owner = rng.choice([record for record in fixtures.made() if record.packed])
+    store, record = Store(case.folder), Record.model_validate(owner.tree)
+    store.arrays_file(owner.id).write_bytes(owner.packed)
+    was = store.arrays(record)
+    store.arrays_file(owner.id).write_bytes(flipped(owner.packed, rng.randrange(8 * len(owner.packed))))
+    found = case.call(store.arrays, record)
+    if found is not None:
+        same = found.keys() == was.keys() and all(np.array_equal(found[name], was[name]) for name in was)
+        case.require(same, "a flipped bit changes arrays")

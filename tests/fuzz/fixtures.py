@@ -1,0 +1,194 @@
+"""Real inputs that cases start from: shipped suites, committed records, and records of a small suite made here."""
+
+import functools
+import json
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.failure import ROOT
+from tests.fuzz.mutation import toml_text
+
+SMALL = """
+title = "Small"
+tasks = ["digits-mlp"]
+attacks = ["none", "label-flipping"]
+defenses = ["fedavg", "ffl"]
+seeds = [0, 1]
+overrides = {rounds = 2, participants = 10, per_round = 5}
+
+[[also]]
+attacks = ["analytic"]
+[also.measure]
+use = "reconstruction"
+target = ["own"]
+groups = 1
+people = 10
+
+[[also]]
+attacks = ["partner-view"]
+defenses = ["ffl"]
+seeds = [0]
+[also.measure]
+use = "partner"
+pads = "aes-ctr"
+pairs = 1
+
+[[also]]
+attacks = ["loss-threshold"]
+[also.measure]
+use = "membership"
+
+[[also]]
+attacks = ["property-inference"]
+seeds = [0]
+[also.measure]
+use = "property"
+groups = 2
+people = 4
+examples = 10
+model_epochs = 0
+
+[[also]]
+seeds = [0]
+[also.defense.ffl]
+mode = "full"
+[also.measure]
+use = "runtime"
+updates = 2
+repeats = 1
+
+[[also]]
+seeds = [0]
+[also.defense.ffl]
+mode = "full"
+[also.measure]
+use = "communication"
+updates = 2
+"""
+"""A suite with every measure, as small as can be."""
+
+
+BOARD = ("", "communication", "reconstruction")
+"""Measures of the leaderboard that cases start from."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A record's file and that of its arrays."""
+
+    id: str
+    measure: str
+    text: bytes
+    packed: bytes = b""
+
+    @property
+    def tree(self) -> Any:
+        """Its content."""
+        return json.loads(self.text)
+
+    def write(self, folder: Path) -> None:
+        """Put both files into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.id}.json").write_bytes(self.text)
+        if self.packed:
+            (folder / f"{self.id}.npz").write_bytes(self.packed)
+
+
+@functools.cache
+def suites() -> dict[str, str]:
+    """The shipped suites, by name."""
+    return {file.stem: file.read_text("utf-8") for file in sorted((ROOT / "fflbench" / "suites").glob("*.toml"))}
+
+
+@functools.cache
+def committed() -> tuple[Made, ...]:
+    """Records of the committed leaderboards, some of each kind."""
+    found: dict[tuple[str, str, str], Made] = {}
+    for file in sorted((ROOT / "leaderboards").glob("*/records/*.json")):
+        text = file.read_bytes()
+        tree = json.loads(text)
+        measure = tree["configuration"].get("measure", {}).get("name", "")
+        arrays = file.with_suffix(".npz")
+        packed = arrays.read_bytes() if arrays.exists() else b""
+        found.setdefault((measure, tree["labels"]["defense"], file.parts[-3]), Made(file.stem, measure, text, packed))
+    return tuple(found.values())
+
+
+@functools.cache
+def made() -> tuple[Made, ...]:
+    """Records of the small suite, made by this version of fflbench."""
+    from fflbench.execution.cell import play
+    from fflbench.suites.plan import plan
+    from fflbench.suites.suite import parse
+
+    cells = plan(parse(tomllib.loads(SMALL), "small", "small.toml"))
+    records = [play(cell, "small") for cell in cells]
+    for record in records:
+        assert record.status == "done", record.error
+    return tuple(
+        Made(
+            record.id,
+            record.configuration.get("measure", {}).get("name", ""),
+            record.json_text().encode(),
+            record.packed,
+        )
+        for record in records
+    )
+
+
+@functools.cache
+def part(measures: tuple[str, ...]) -> str:
+    """The part of the small suite that has these measures."""
+    tree = tomllib.loads(SMALL)
+    parts = [part for part in tree.pop("also") if part["measure"]["use"] in measures]
+    if "" in measures:
+        return toml_text(tree)
+    whole = {key: tree[key] for key in ("tasks", "defenses", "seeds", "overrides")} | parts[0]
+    return toml_text(whole | {"also": parts[1:]} if parts[1:] else whole)
+
+
+@functools.cache
+def board() -> dict[str, bytes]:
+    """A leaderboard of a few of those records, by file."""
+    from fflbench.report import leaderboard
+
+    few = [record for record in made() if record.measure in BOARD and record.tree["configuration"]["seed"] == 0]
+    with tempfile.TemporaryDirectory() as folder:
+        results, target = Path(folder, "results", "small"), Path(folder, "boards", "small")
+        for record in few:
+            record.write(results)
+        leaderboard.generate(results, target)
+        root = Path(folder, "boards")
+        return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
+
+
+@functools.cache
+def vocabulary() -> tuple[str, ...]:
+    """Names of everything registered and of its parameters, and the keys of suites."""
+    from fflbench import registry
+    from fflbench.registry import Kind
+    from fflbench.suites.suite import KEYS
+
+    words = {parameter.name for parameter in KEYS} | {"use", "*"}
+    for kind in Kind:
+        for entry in registry.entries(kind):
+            words |= {entry.name, *(parameter.name for parameter in entry.parameters)}
+    return tuple(sorted(words))
+
+
+@functools.cache
+def parameters() -> tuple[tuple[str, str, Any], ...]:
+    """Parameters of what is in the small suite: the table they stand in, their name and their default."""
+    from fflbench import registry
+    from fflbench.registry import Kind
+
+    of = [(Kind.TASK, "digits-mlp"), (Kind.ATTACK, "label-flipping"), (Kind.DEFENSE, "ffl"), (Kind.TASK, "digits-mlp")]
+    tables = ["task.digits-mlp", "attack.label-flipping", "defense.ffl", "overrides"]
+    return tuple(
+        (table, parameter.name, 1 if parameter.required else parameter.default)
+        for table, (kind, name) in zip(tables, of, strict=True)
+        for parameter in registry.get(kind, name).parameters
+    )
