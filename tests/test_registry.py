@@ -293,7 +293,7 @@ def test_built_ins_explain_all_their_parameters():
 
 STRANGE = '''
 """Strange ones."""
-import builtins, sys
+import sys
 from typing import Annotated
 import numpy as np
 from fflbench.federation import Attack, Defense
@@ -317,12 +317,8 @@ class Raises(Attack):
     def __post_init__(self):
         if self.what == "exit":
             sys.exit("goodbye\\nand farewell")
-<<<<<<< HEAD
-        raise vars(builtins)[self.what]("no\\nway")
-=======
         kinds = {"RuntimeError": RuntimeError, "KeyError": KeyError, "AssertionError": AssertionError}
         raise kinds[self.what]("no\\nway")
->>>>>>> inputs
 '''
 
 

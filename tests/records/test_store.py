@@ -3,6 +3,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,21 @@ def test_a_record_comes_back_as_it_was(store):
     assert store.read(record.id) == record
     assert load(store.folder.parent) == [record]
     assert [file.name for file in store.folder.iterdir()] == [f"{record.id}.json"]
+
+
+def test_a_record_that_was_altered_after_it_was_written_is_refused(store):
+    """By any single bit: either it says the same, or it is not a record."""
+    record = Record(**FIELDS)
+    store.write(record)
+    content = store.file(record.id).read_bytes()
+    assert Record.parse(content.replace(b'"suite": "own"', b'"suite" :"own"')) == record
+    with pytest.raises(ValueError, match="it is not what its digest says"):
+        Record.parse(content.replace(b'"accuracy": 0.9', b'"accuracy": 0.8'))
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with suppress(ValueError):
+            assert Record.parse(bytes(damaged)) == record
 
 
 def test_a_write_that_breaks_off_leaves_what_was_there(store, monkeypatch):

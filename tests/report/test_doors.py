@@ -24,7 +24,7 @@ from fflbench.records.record import Record, identify
 from fflbench.records.store import Store, read
 from fflbench.report import boards, contents, leaderboard, page, panels, plots, show
 from fflbench.report.commands import commands
-from tests.report.test_leaderboard import COMMITTED, WHOLE, cell, panel, record, written
+from tests.report.test_leaderboard import COMMITTED, WHOLE, cell, content_of, panel, record, written
 
 
 def fflbench(*arguments, **settings):
@@ -85,7 +85,7 @@ def entry(board, tmp_path):
     attacked = next(told for told in found.records if told.labels.get("attack") == "none")
     rebuilt = next(told for told in found.records if told.labels.get("measure") == "reconstruction")
     for told in (attacked, rebuilt):
-        content = json.loads(told.json_text())
+        content = content_of(told)
         content["configuration"]["defense"]["name"] = content["labels"]["defense"] = "their-rule"
         write_record(folder / "records", content, arrays.pack(found.arrays(told)))
     write_digests(folder)
@@ -389,7 +389,7 @@ def altered(value, rng):
 
 
 def altered_record(told, rng):
-    content = json.loads(told.json_text())
+    content = content_of(told)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         content = altered(content, rng)
         if not isinstance(content, dict):
@@ -409,7 +409,7 @@ def fuzz(samples, folder, cases, seed):
         records = samples[rng.choice(sorted(samples))]
         victim = rng.randrange(len(records))
         for place, told in enumerate(records):
-            content = altered_record(told, rng) if place == victim else json.loads(told.json_text())
+            content = altered_record(told, rng) if place == victim else content_of(told)
             name = content.get("id") if isinstance(content, dict) else None
             name = name if isinstance(name, str) and name.isalnum() else "0" * 16
             (folder / f"{name}.json").write_text(json.dumps(content))
@@ -449,7 +449,7 @@ def test_altered_records_are_named_and_left_out_or_shown_wherever_they_are_read(
     ],
 )
 def test_what_a_table_needs_is_checked_wherever_a_record_is_read(samples, tmp_path, measure, change):
-    content = json.loads(samples[measure][0].json_text())
+    content = content_of(samples[measure][0])
     change(content)
     write_record(tmp_path, content)
     (file,) = tmp_path.glob("*.json")
@@ -466,7 +466,7 @@ def test_what_a_table_needs_is_checked_wherever_a_record_is_read(samples, tmp_pa
 
 
 def test_numbers_in_text_are_no_numbers(samples, tmp_path):
-    content = json.loads(samples[""][0].json_text())
+    content = content_of(samples[""][0])
     content["metrics"]["accuracy"] = "0.5"
     write_record(tmp_path, content)
     (file,) = tmp_path.glob("*.json")
@@ -562,7 +562,7 @@ def test_a_suites_own_title_and_plugins_are_told_where_its_leaderboard_was_made(
 
 
 def test_records_without_a_title_are_as_good_as_ever():
-    told = json.loads(WHOLE[0].json_text())
+    told = content_of(WHOLE[0])
     del told["title"]
     assert Record.parse(json.dumps(told).encode()) == WHOLE[0]
     assert boards.board("quick", WHOLE).title != "quick"
