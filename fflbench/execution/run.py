@@ -422,4 +422,4 @@ def _from_record(file: Path, settings: Iterable[str], seeds: Sequence[int] | Non
             cell.create(kind)
     except (FflbenchError, KeyError, TypeError) as error:
         raise RecordError(f"{file} cannot be run again: {error}") from error
-    return record.suite, "", [cell]
+    return record.suite, record.title, [cell]

@@ -22,9 +22,10 @@ METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "c
 
 
 def identify(configuration: Mapping[str, Any]) -> str:
-    """A cell's id: a hash of its whole configuration, parameters included."""
-    canonical = json.dumps(configuration, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    """A cell's id: a hash of its whole configuration, parameters included; a `ValueError` if no record can hold it."""
+    canonical = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
+    parse_json(canonical)
+    return hashlib.sha256(canonical).hexdigest()[:16]
 
 
 def _content_digest(content: Mapping[str, Any]) -> str:

@@ -14,6 +14,8 @@ LARGEST = 1e100
 """Far beyond any float32, or its square, that a cell can come to; its own square is still a number."""
 LONGEST = 200
 """Letters of a label."""
+LONGEST_FILE = 255
+"""Letters of a file's name, after which a suite is called."""
 LONGEST_TITLE = 300
 """Letters of a suite's title."""
 TALLEST = 4096
@@ -25,7 +27,7 @@ NotNegative = Annotated[float, Ge(0), Le(LARGEST)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 Some = Annotated[int, Ge(1), Le(10**12)]
 Share = Annotated[float, Ge(0), Le(1)]
-Text = Annotated[str, Field(max_length=2000)]
+Text = Annotated[str, Field(max_length=10_000)]
 Participant = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 
 
@@ -43,7 +45,7 @@ class _Manifest(_Shape):
 
 
 class _Any(_Shape):
-    suite: Annotated[str, Field(max_length=LONGEST)]
+    suite: Annotated[str, Field(max_length=LONGEST_FILE)]
     title: Annotated[str, Field(max_length=LONGEST_TITLE)]
     error: str
     manifest: _Manifest

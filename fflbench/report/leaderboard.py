@@ -20,7 +20,12 @@ from fflbench.report.render import escape
 from fflbench.report.texts import slug
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
-OURS = (".csv", ".tex", ".json", ".png", ".svg", ".npz")
+OURS = {
+    TABLES: (".csv", ".tex", ".json"),
+    FIGURES: (".csv", ".png", ".svg"),
+    RECORDS: (".json", ".npz"),
+}
+"""What a leaderboard's folders hold of it; other files are somebody else's."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26
 """Bytes that are read of another leaderboard's tables, or of an index page."""
@@ -120,7 +125,7 @@ def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
     """Files of ours in a leaderboard's rooms, some of which may no longer be made."""
     for room in rooms:
         for file in sorted((board / room).glob("*")):
-            if file.suffix in OURS and file.is_file():
+            if file.suffix in OURS[room] and file.is_file():
                 yield f"{room}/{file.name}"
 
 

@@ -1,5 +1,6 @@
 """One record for a reader: configuration, metrics, accuracy over rounds, and how to run it again."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ HEIGHT, WIDTH = 10, 60
 def find(cell_or_file: str, folder: Path) -> Path:
     """A record's file: by its path, or by the first letters of its cell's id under a folder."""
     path = Path(cell_or_file)
-    if path.suffix == ".json" or path.is_file():
+    if path.suffix == ".json" or os.path.isfile(path):  # noqa: PTH113 (a name too long for a file is none)
         return path
     found = sorted(folder.rglob(f"{cell_or_file}*.json")) if cell_or_file.isalnum() else []
     if len(found) != 1:

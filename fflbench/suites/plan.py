@@ -94,9 +94,10 @@ def plan(suite: Suite) -> list[Cell]:
             try:
                 for label in cell.labels.values():
                     check_label(label)
+                taken = cell.id in cells
             except ValueError as error:
                 raise SuiteError(f"{part.source}: {error}") from error
-            if cell.id in cells:
+            if taken:
                 raise SuiteError(f"{part.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
             cells[cell.id] = cell
     return list(cells.values())

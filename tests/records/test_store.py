@@ -149,6 +149,21 @@ def test_numbers_that_are_not_finite_never_reach_a_file():
         Record(**{**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": float("nan")}}).json_text()
 
 
+def test_a_folder_where_a_record_belongs_is_named_before_anything_runs(store):
+    store.file(FIELDS["id"]).mkdir(parents=True)
+    with pytest.raises(RecordError, match=f"{FIELDS['id']}.json is a folder where a record belongs"):
+        store.read(FIELDS["id"])
+
+
+def test_a_pipe_where_a_record_belongs_counts_as_none_and_is_replaced(store):
+    store.folder.mkdir()
+    os.mkfifo(store.file(FIELDS["id"]))
+    with pytest.warns(UserWarning, match="is a named pipe, not a file; its cell runs again"):
+        assert store.read(FIELDS["id"]) is None
+    store.write(Record(**FIELDS))
+    assert store.read(FIELDS["id"]) == Record(**FIELDS)
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(RecordError, match="there is no folder"):
         load(tmp_path / "nowhere")

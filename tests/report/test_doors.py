@@ -534,6 +534,20 @@ def test_labels_that_no_table_could_show_are_refused_before_anything_runs(tmp_pa
         assert "the label" in refused(fflbench("run", "own.toml", "--dry-run", cwd=tmp_path))
 
 
+def test_parameters_that_no_record_could_hold_are_refused_before_anything_runs(tmp_path):
+    (tmp_path / "own.toml").write_text(
+        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["odd"]\nseeds = [0]\n[defense.odd]\ncount = [1, 2]\n'
+    )
+    (tmp_path / "odd.py").write_text(
+        'from fflbench.registry import defense\n\n\n@defense("odd", title="Odd")\n'
+        'def odd(updates, count: int = 1):\n    """The mean."""\n    return updates.mean(0)\n'
+    )
+    options = ["--plugin", "odd.py", "--dry-run", "--set"]
+    done = fflbench("run", "own.toml", *options, f"defense.odd.count={10**30}", cwd=tmp_path)
+    assert "an integer of 31 digits is too large" in refused(done)
+    assert "no record under" in refused(fflbench("show", "a" * 300, cwd=tmp_path))
+
+
 # Titles and commands
 
 

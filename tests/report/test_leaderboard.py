@@ -758,10 +758,12 @@ def test_what_is_no_leaderboard_is_left_alone(tmp_path):
     (tmp_path / "README.md").write_text("# My project")
     board, _ = leaderboard.generate(source, tmp_path / "board")
     (board / "records" / "note.txt").write_text("mine")
+    (board / "records" / "mine.csv").write_text("mine")
     (board / "figures" / "mine.pdf").write_text("mine")
     leaderboard.generate(source, board)
     assert (tmp_path / "README.md").read_text() == "# My project"
     assert (board / "records" / "note.txt").exists()
+    assert (board / "records" / "mine.csv").exists()
     assert (board / "figures" / "mine.pdf").exists()
 
 
