@@ -99,8 +99,8 @@ def _stream(url: str, partial: Path, what: str) -> None:
     with response:
         if response.status != 206:
             have = 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
+        length = response.headers.get("Content-Length") or ""
+        total = have + int(length) if length.isdecimal() else None
         with partial.open("ab" if have else "wb") as file, bar(what, total, unit_bytes=True, done=have) as advance:
             while chunk := response.read(CHUNK):
                 file.write(chunk)

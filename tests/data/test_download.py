@@ -31,6 +31,17 @@ def test_what_is_here_is_not_fetched_again(here, server):
     assert server.asked == [("second", None)]
 
 
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "²", ""])
+def test_a_length_that_is_no_number_is_no_length(own_folders, monkeypatch, length):
+    class Response(io.BytesIO):
+        status, headers = 200, {"Content-Length": length}
+
+    answers = {f"/{name}": content for name, content in CONTENT.items()}
+    monkeypatch.setattr("urllib.request.urlopen", lambda request, timeout: Response(answers[request.selector]))
+    fetch(small_set("http://127.0.0.1:1"))
+    assert complete(small_set())
+
+
 def test_a_broken_download_goes_on_where_it_stopped(own_folders, server):
     data_set = small_set(server.address)
     server.break_after = 100
