@@ -12,6 +12,7 @@ from tests.fuzz.door import door
 from tests.fuzz.doors.records import altered_record
 from tests.fuzz.fixtures import Made
 from tests.fuzz.mutation import altered, damaged, hostile, json_text, misplace, shown, speakable
+from tests.fuzz.outputs import harmless
 
 SUMS = "SHA256SUMS"
 
@@ -43,6 +44,7 @@ def from_altered_records(case: Case) -> None:
     extra = ["--knows", rng.choice(("own data", "defense", "x", ""))] if rng.random() < 0.1 else []
     ran = case.command("leaderboard", "results/small", "--out", "boards/small", *extra, writes=["boards"])
     if ran.code < 2:
+        harmless(case, case.folder / "boards")
         again = case.command("leaderboard", "boards/small", writes=["boards"])
         case.require(again.code == 0, "a leaderboard that was made cannot be made again", detail=again.err)
 
@@ -93,9 +95,14 @@ def write_entry(case: Case, records: list[Made], entry: Any) -> None:
     for record in records:
         record.write(folder)
     case.write("entry/entry.json", json_text(case.rng, entry))
+    write_sums(folder)
+
+
+def write_sums(folder: Path) -> None:
+    """Write the digests of a folder's records and arrays."""
     files = sorted(file for file in folder.iterdir() if file.suffix in (".json", ".npz"))
     sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
-    case.write(f"entry/records/{SUMS}", sums)
+    (folder / SUMS).write_text(sums)
 
 
 @door("entries", share=1, prepare=_ready)
@@ -119,8 +126,21 @@ def entries(case: Case) -> None:
         changed = case.world.changes(before, case.world.listing())
         case.require(not changed, "a refused entry changes the leaderboard", detail="\n".join([*changed, ran.err]))
         return
+    harmless(case, case.folder / "boards")
     again = case.command("leaderboard", board, writes=["boards"])
     case.require(again.code == 0, "a leaderboard cannot be made again after an entry was taken", detail=again.err)
+
+
+@door("verify", share=0.5, prepare=_ready)
+def verify(case: Case) -> None:
+    """`verify` on a leaderboard with altered records, whose digests were altered with them."""
+    rng = case.rng
+    board = write_board(case)
+    folder = case.folder / board / "records"
+    on_board = [record for record in fixtures.made() if (folder / f"{record.id}.json").exists()]
+    altered_record(rng, rng.choice(on_board), keep_id=True).write(folder)
+    write_sums(folder)
+    case.command("verify", board, "--sample", rng.choice(("1", "2", "100")), "--seed", str(rng.randrange(9)))
 
 
 @door("board-options", share=0.2, prepare=_ready)
