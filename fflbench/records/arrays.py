@@ -10,14 +10,14 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.conversion import PLAIN
+
 LARGEST = 2**30
 """Bytes that a file of arrays may unpack to."""
 
 MOST = 100
 """Arrays in one file."""
 LONGEST_HEADER = 10_000
-NUMBERS = "biuf"
-"""Kinds of arrays that hold nothing but numbers and truth values."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -78,7 +78,7 @@ def _read_array(stream: IO[bytes], name: str, limit: int, told: str) -> npt.NDAr
         shape, in_columns, dtype = read_header[npy.read_magic(stream)](stream, max_header_size=LONGEST_HEADER)
     except Exception as error:
         raise ValueError(f"{name!r} in it is damaged: no header of an array") from error
-    if dtype.kind not in NUMBERS:
+    if dtype.kind not in PLAIN:
         raise ValueError(f"{name!r} in it holds something else than numbers")
     if len(shape) > 32 or not all(0 <= size < 2**63 for size in shape):
         raise ValueError(f"{name!r} in it has a shape that no array has")

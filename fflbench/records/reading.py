@@ -31,12 +31,12 @@ def read_bytes(file: Path, limit: int) -> bytes:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 raise RecordError(f"{file} is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file")
-            content = b"" if found.st_size > limit else stream.read(limit + 1)
+            content = b"" if found.st_size > limit else stream.read(found.st_size + 1)
     except IsADirectoryError as error:
         raise RecordError(f"{file} is a folder, not a file") from error
     except (OSError, ValueError) as error:
         raise RecordError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if found.st_size > limit or len(content) > limit:
+    if max(found.st_size, len(content)) > limit:
         raise RecordError(f"{file} is larger than {limit:,} bytes, the most that is read of such a file")
     return content
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fflbench import registry
 from fflbench.errors import FflbenchError
-from fflbench.records.manifest import RESULTS_VERSION
+from fflbench.records.manifest import RESULTS_VERSION, ROBUSTNESS_VERSION
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import expenses, inferences, leaks, private, robust
@@ -141,7 +141,8 @@ def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bo
     told = record.manifest.get("results")
     if not isinstance(told, dict):
         return True
-    if told.get("core") != RESULTS_VERSION:
+    robustness = None if "measure" in record.configuration else ROBUSTNESS_VERSION
+    if (told.get("core"), told.get("robustness")) != (RESULTS_VERSION, robustness):
         return True
     chosen = {(kind, record.configuration[kind]["name"]) for kind in Kind if kind in record.configuration}
     return any(told.get(kind.value) != versions[kind, name] for kind, name in chosen if (kind, name) in versions)

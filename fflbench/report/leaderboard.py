@@ -25,7 +25,7 @@ OURS = {
     FIGURES: (".csv", ".png", ".svg"),
     RECORDS: (".json", ".npz"),
 }
-"""What a leaderboard's folders hold of it; other files are somebody else's."""
+"""Endings of a leaderboard's own files; others are somebody else's."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26
 """Bytes that are read of another leaderboard's tables, or of an index page."""

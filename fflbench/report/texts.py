@@ -9,7 +9,7 @@ from typing import Any
 LONGEST_NAME = 100
 """Bytes of a file's name, without what is put before and behind it."""
 FORMULA = ("=", "+", "-", "@")
-"""What spreadsheets take for the beginning of a formula."""
+"""Characters that begin a formula in spreadsheets."""
 
 
 def printable(text: str) -> str:

@@ -54,9 +54,6 @@ KEYS = tuple(
 LARGEST = 10**7
 """Bytes that a suite file may have."""
 
-LABEL = 200
-"""Letters that a label may have."""
-
 INHERITED = ("tasks", "defenses", "seeds", "overrides")
 
 
@@ -115,11 +112,6 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
         twice = [item for place, item in enumerate(listed) if item in listed[:place]]
         if twice:
             raise SuiteError(f"{source}: {key} has {twice[0]!r} twice")
-        for label in listed if key != "seeds" else ():
-            if not label:
-                raise SuiteError(f"{source}: {key} has an empty label")
-            if len(label) > LABEL:
-                raise SuiteError(f"{source}: {key} has a label of {len(label)} letters; at most {LABEL} fit a table")
         for label in getattr(suite, key[:-1], ()):
             if label not in listed and not (key == "defenses" and "*" in listed):
                 raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")

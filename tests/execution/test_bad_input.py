@@ -252,4 +252,6 @@ def test_long_names_and_labels_run_and_are_shown(fflbench):
     ],
 )
 def test_long_names_and_absurd_options_are_one_sentence(refused, arguments):
-    assert re.fullmatch(r"(fflbench: .*\n)|(Usage: .*\n(.*\n)*Error: .*\n)", refused(*arguments))
+    # A folder that cannot be written is known only once the plan is made.
+    plan = r"(own: 12 cells, 0 done already, 12 to run\n)?"
+    assert re.fullmatch(rf"({plan}fflbench: .*\n)|(Usage: .*\n(.*\n)*Error: .*\n)", refused(*arguments))

@@ -186,8 +186,8 @@ BAD = {
         "own.toml: [defense.krum-3]: use = {'a': 1} must be the name of a registered defense",
     ),
     "a parameter called self": (GOOD.replace("f = 3", "self = 3"), 'has no parameter "self"'),
-    "a label longer than any": (GOOD.replace("krum-3", "k" * 300), "label of 300 letters; at most 200 fit"),
-    "an empty label": (GOOD.replace('"krum-3"', '""').replace("krum-3", '""'), "own.toml: defenses has an empty label"),
+    "a label longer than any": (GOOD.replace("krum-3", "k" * 300), "has 300 letters, and must have 1 to 200"),
+    "an empty label": (GOOD.replace('"krum-3"', '""').replace("krum-3", '""'), "own.toml: the label '' has 0 letters"),
     "an empty list of values": (
         GOOD.replace("sigma = 0.1", "sigma = []"),
         "own.toml: [attack.gaussian-noise]: sigma is an empty",

@@ -104,7 +104,7 @@ def _own(name: str) -> "Markup":
 
 
 def _hash(inline: str) -> str:
-    """What a security policy knows an inline script or style by: no other one runs."""
+    """Hash by which a security policy knows an inline script or style: no other one runs."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
