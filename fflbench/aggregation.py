@@ -1,13 +1,13 @@
 """Every rule for anyone with a matrix."""
 
-import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fflbench import registry
-from fflbench.errors import ParameterError, in_a_line
+from fflbench.conversion import REAL, is_tensor, real_numbers
+from fflbench.errors import ParameterError
 from fflbench.federation.columns import Columns
 from fflbench.federation.defense import Defense, NoAnswerError, Setting
 from fflbench.federation.views import ServerView
@@ -71,35 +71,15 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
         raise ParameterError(f"{entry} gave no vector of {d} numbers")
     if not np.isfinite(result).all():
         raise ParameterError(f"{entry} gave values that are not finite")
-    if not _is_tensor(updates):
+    if not is_tensor(updates):
         return result
     import torch
 
     return torch.from_numpy(result).to(updates.device, updates.dtype if updates.is_floating_point() else torch.float32)
 
 
-REAL = "fiu"
-"""Numpy's kinds of types that hold real numbers: floating-point numbers and integers."""
-
-
-def _is_tensor(value: Any) -> bool:
-    # Where torch is not imported nobody has a tensor.
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
 def _numbers(value: Any, told: str) -> npt.NDArray[Any]:
-    """An array of real numbers from anybody's; what is none ends in an error that says so."""
     try:
-        if _is_tensor(value):
-            value = value.detach().cpu()
-            # Numpy has no short floating-point numbers of torch's kinds.
-            is_short = value.is_floating_point() and value.element_size() < 8
-            value = (value.float() if is_short else value).numpy()
-        array = np.asarray(value)
-    # A class of anybody's may refuse in any way.
-    except Exception as error:
-        raise ParameterError(f"{told} ({in_a_line(error)})") from error
-    if array.dtype.kind not in REAL:
-        raise ParameterError(f"{told}, not of {array.dtype}")
-    return array
+        return real_numbers(value)
+    except ValueError as error:
+        raise ParameterError(f"{told} ({error})") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.conversion import real_numbers
 from fflbench.errors import DataError
 from fflbench.types import Inputs, Labels
 
@@ -36,7 +37,10 @@ class Data:
 
 
 def _examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examples:
-    x, y = np.asarray(inputs), np.asarray(classes)
+    try:
+        x, y = real_numbers(inputs), real_numbers(classes)
+    except ValueError as error:
+        raise DataError(f"the inputs and classes of the {part} part must be numbers ({error})") from error
     if y.ndim != 1 or x.shape[:1] != y.shape or len(y) == 0:
         raise DataError(f"the {part} part needs one class an input, and at least one: got {x.shape} and {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
@@ -46,8 +50,6 @@ def _examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examp
             x = x.astype(np.float32, copy=False)
         if not np.isfinite(x).all():
             raise DataError(f"the inputs of the {part} part hold values that are not finite in single precision")
-    elif np.issubdtype(x.dtype, np.integer):
-        x = x.astype(np.int64, copy=False)
     else:
-        raise DataError(f"the inputs of the {part} part must be numbers, not {x.dtype}")
+        x = x.astype(np.int64, copy=False)
     return Examples(x, y.astype(np.int64, copy=False))

@@ -81,7 +81,8 @@ def _find(data_set: DataSet) -> Data | None:
         if os.path.isdir(place):  # noqa: PTH112 (a folder that may not be entered is no folder, rather than an error)
             try:
                 return _open(place)
-            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            # Damaged files raise almost anything out of the parsers of JSON and of numpy's headers.
+            except Exception as error:
                 warnings.warn(f"the prepared arrays in {place} are damaged and are made anew ({error})", stacklevel=3)
     return None
 

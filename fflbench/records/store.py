@@ -52,8 +52,10 @@ class Store:
         if not Path(self.lock.lock_file).exists():
             return False
         try:
-            with Path(self.lock.lock_file).open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # A named pipe in its place would keep us waiting for a writer.
+            handle = os.open(self.lock.lock_file, os.O_RDONLY | os.O_NONBLOCK)
+            with os.fdopen(handle, "rb"):
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return False
         except BlockingIOError:
             return True
@@ -130,7 +132,7 @@ def parsed(file: Path, content: bytes) -> Record:
 def load(folder: str | Path) -> Records:
     """All records under a folder; damaged ones are told and left out."""
     root = Path(folder)
-    if not root.is_dir():
+    if not os.path.isdir(root):  # noqa: PTH112 (a name too long for a folder is none)
         raise RecordError(f"there is no folder {root}")
     return Records(_readable(root))
 

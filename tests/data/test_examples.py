@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from fflbench.data import Data
 from fflbench.errors import DataError
@@ -32,3 +33,10 @@ def test_own_arrays_are_brought_to_the_types_of_training():
 def test_arrays_that_cannot_be_learned_from_are_refused(x, y, reason):
     with pytest.raises(DataError, match=f"training part.*{reason}|{reason}.*training part"):
         Data.of(x, y, X, Y)
+
+
+def test_tensors_are_taken_whatever_torch_keeps_with_them():
+    x, y = torch.ones(4, 2, requires_grad=True), torch.tensor([0, 1, 0, 1])
+    assert Data.of(x, y, x, y).train.x.dtype == np.float32
+    with pytest.raises(DataError, match="must be numbers"):
+        Data.of(x.to_sparse(), y, x, y)

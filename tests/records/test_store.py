@@ -197,3 +197,14 @@ def test_no_mutated_record_ends_in_a_traceback(tmp_path, data):
         read(file)
     except RecordError as error:
         assert file.name in str(error)  # noqa: PT017
+
+
+def test_a_named_pipe_in_the_place_of_the_lock_keeps_nobody_waiting(store):
+    store.folder.mkdir()
+    os.mkfifo(store.folder / ".lock")
+    assert not store.in_use
+
+
+def test_a_name_too_long_for_a_folder_is_no_folder():
+    with pytest.raises(RecordError, match="there is no folder aaa"):
+        load("a" * 300)
