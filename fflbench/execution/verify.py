@@ -41,7 +41,7 @@ DRIFT = {
     **dict.fromkeys(("recovered", "wrong_claims", "bit_accuracy"), STILL),
     **dict.fromkeys(("seconds", "seconds_before_macs_and_framing", "seconds_the_papers_way"), STILL),
 }
-"""How far a metric moves from one processor to another: about one and a half times the most that was measured.
+"""How far a metric may move from one processor to another: the most that was measured, times 1.3 to 4.
 
 425 cells of two leaderboards on an AMD Zen 3 and a Zen 4, and 285 of them with other instruction sets on the latter
 (docs/leaderboards.md has the table).

@@ -14,6 +14,7 @@ from fflbench.federation.defense import Setting
 from fflbench.privacy.scoring import pixels, ssim
 from fflbench.privacy.targets import TARGETS, Seen, find_pairs, looks
 from fflbench.privacy.victims import value_range
+from fflbench.records.arrays import digest
 from fflbench.records.store import Store
 from fflbench.registry import Kind
 from fflbench.report import contents, leaks
@@ -366,10 +367,13 @@ def test_arrays_that_are_not_their_records_are_refused(records, tmp_path, harm):
 def test_a_file_of_arrays_with_objects_in_it_is_never_opened(records, tmp_path):
     stream = io.BytesIO()
     np.savez(stream, found=np.array([{"code": 1}], object))
-    store = Store(tmp_path)
-    store.write(records[0].carrying(stream.getvalue()))
+    with pytest.raises(ValueError, match="something else than numbers"):
+        records[0].carrying(stream.getvalue())
+    store, altered = Store(tmp_path), records[0].model_copy(update={"arrays": digest(stream.getvalue())})
+    store.write(altered)
+    store.arrays_file(altered.id).write_bytes(stream.getvalue())
     with pytest.raises(RecordError, match="damaged"):
-        store.arrays(store.read(records[0].id))
+        store.arrays(store.read(altered.id))
 
 
 def test_a_grid_shows_originals_and_every_row_and_is_the_same_each_time(records, tmp_path):
