@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,7 +19,11 @@ from tests.fuzz.failure import Failure, of_dump
 from tests.fuzz.worker import DUMP, Result, work
 
 SECONDS = 20.0
-"""A case that takes longer hangs."""
+"""A case that takes longer hangs; of one that works and does not wait, these are seconds of a processor."""
+PATIENCE = 5
+"""How many times longer a case may work where the machine is busy with other things."""
+IDLE = 2.0
+"""Seconds without work after which a case waits."""
 CASES = 400
 """After so many a worker makes room for a fresh one: what libraries keep adds up."""
 
@@ -111,11 +115,13 @@ class _Worker:
         self.process = context.Process(target=work, args=(theirs, self.doors, self.seed, self.root))
         self.process.start()
         theirs.close()
+        # A group of its own, so that whatever a case starts can be ended with it.
+        os.setpgid(self.process.pid or 0, 0)
 
     def assign(self, task: Task) -> None:
         if self.cases == CASES:
             self.restart()
-        self.task, self.since = task, time.monotonic()
+        self.task, self.since, self.looked, self.worked = task, time.monotonic(), 0.0, -1.0
         self.cases += 1
         self.connection.send(task)
 
@@ -128,6 +134,24 @@ class _Worker:
         if self.process:
             self._signal(signal.SIGKILL)
             self.process.join()
+
+    def hangs(self, seconds: float) -> bool:
+        """Whether its case has had its time, and either waits or has had several times as much."""
+        now = time.monotonic()
+        if now - self.since <= seconds or now - self.looked < IDLE:
+            return False
+        before, self.worked, self.looked = self.worked, self._work(), now
+        return self.worked == before or now - self.since > PATIENCE * seconds
+
+    def _work(self) -> float:
+        """Work of the processor for it and the processes it started, in the kernel's units."""
+        assert self.process
+        found = 0
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = file.read_text().rpartition(")")[2].split()
+                found += int(fields[11]) + int(fields[12]) if int(fields[2]) == self.process.pid else 0
+        return found
 
     def give_up(self) -> Failure:
         """End a case that hangs, and say where it does."""
@@ -169,7 +193,10 @@ def _results(crew: Sequence[_Worker], tasks: Iterator[Task], seconds: float) -> 
             result = None
             if worker.connection in ready:
                 result = _received(worker.connection) or Result(name, number, "failed", worker.crashed())
-            elif time.monotonic() - worker.since > seconds:
+                if result.work > seconds and not result.failure:
+                    slow = Failure("hang", "", f"it took {result.work:.0f} s of a processor")
+                    result = replace(result, outcome="failed", failure=slow)
+            elif worker.hangs(seconds):
                 result = Result(name, number, "failed", worker.give_up(), seconds)
             if result:
                 worker.task = None

@@ -52,7 +52,9 @@ def of_exception(error: BaseException) -> Failure:
 def of_dump(kind: str, dump: str) -> Failure:
     """The failure of a process that was ended from outside, from what faulthandler wrote of it."""
     # faulthandler has the innermost frame first.
-    return Failure(kind, innermost(_frames(dump)[::-1]), printable(dump))
+    frames = _frames(dump)[::-1]
+    detail = "\n".join(f"{name}:{line} in {function}" for name, line, function in frames)
+    return Failure(kind, innermost(frames), printable(detail))
 
 
 def of_printed(output: str) -> Failure:

@@ -40,6 +40,7 @@ def attempts(attempt, cases=2, seconds=20.0, **options):
 
 
 def failures(attempt, **options):
+    """Failures of a door with this function."""
     return {str(result.failure) for result in attempts(attempt, **options).failed}
 
 
@@ -98,15 +99,33 @@ def test_a_link_does_not_hide_where_is_written(tmp_path):
     assert failures(attempt) == {"writes outside its folder at ../outside/secret.txt"}
 
 
-def test_a_hang_is_a_failure_and_the_rest_goes_on(command):
-    def wait_first():
-        if Path.cwd().name:
-            time.sleep(60)
+def wait():
+    time.sleep(60)
 
-    start = time.monotonic()
-    (found,) = command(wait_first, seconds=1.0)
-    assert found.startswith("hang at tests/fuzz/test_fuzz.py:")
-    assert time.monotonic() - start < 30
+
+def loop():
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("behaviour", [wait, loop])
+def test_a_hang_is_a_failure_and_the_rest_goes_on(monkeypatch, behaviour):
+    monkeypatch.setattr(cli, "main", lambda arguments: behaviour())
+    tally = attempts(lambda case: case.number and case.command("show", "x"), cases=3, seconds=0.5)
+    assert dict(tally.outcomes["tested"]) == {"0": 1, "failed": 2}
+    for result in tally.failed:
+        assert str(result.failure).startswith("hang at tests/fuzz/test_fuzz.py:")
+        assert str(result.failure).endswith(f"in {behaviour.__name__}")
+
+
+def test_a_case_that_took_too_much_of_a_processor_is_a_hang():
+    def attempt(case):
+        end = time.process_time() + 0.6
+        while time.process_time() < end:
+            pass
+
+    (found,) = failures(attempt, cases=1, seconds=0.3)
+    assert found == "hang"
 
 
 @pytest.mark.parametrize("isolated", [False, True])

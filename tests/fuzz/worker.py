@@ -1,5 +1,6 @@
 """A process that runs cases, one after the other, with limits on memory and without lasting effects on itself."""
 
+import ctypes
 import faulthandler
 import os
 import resource
@@ -7,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,6 +20,8 @@ from tests.fuzz.world import Watchdog, World
 MEMORY = 3 * 2**30
 """Bytes that a case may take beyond what is loaded."""
 LARGEST_FILE = 2**30
+PR_SET_PDEATHSIG = 1
+
 DUMP = "dump"
 """File with the stack of a process that hung or crashed."""
 
@@ -41,8 +43,8 @@ class Result:
 
 def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Path) -> None:
     """Run the cases that come through the connection, and send back their results."""
-    # A group of its own, so that whatever a case starts can be ended with it.
-    os.setpgid(0, 0)
+    # It ends with its owner, however that ends.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     world = World(root)
     _confine(world)
@@ -126,7 +128,5 @@ class _State:
             module_file = getattr(sys.modules[name], "__file__", None) or ""
             if module_file.startswith(str(self.world.root)):
                 del sys.modules[name]
-        with suppress(ImportError):
-            from matplotlib import pyplot
-
+        if pyplot := sys.modules.get("matplotlib.pyplot"):
             pyplot.close("all")

@@ -13,34 +13,8 @@ SKIPPED = ("fetch",)
 """Commands that a door of their own has, or that need the network."""
 
 VALUES = (
-    "0",
-    "-1",
-    "1",
-    "3",
-    "99999999999",
-    "1e400",
-    "nan",
-    "1GB",
-    "0.5K",
-    "30m",
-    "1e9d",
-    "9" * 400 + "h",
-    "cpu",
-    "cuda",
-)
-VALUES += (
-    "cuda:99",
-    "ray",
-    "local",
-    "auto",
-    "10.0.0.1:6379",
-    ":1",
-    "tasks",
-    "quick",
-    "quick.toml",
-    "x.json",
-    "x.py",
-    "json",
+    *("0", "-1", "1", "3", "99999999999", "1e400", "nan", "1GB", "0.5K", "30m", "1e9d", "9" * 400 + "h", "cpu", "cuda"),
+    *("cuda:99", "ray", "local", "auto", "10.0.0.1:6379", ":1", "tasks", "quick", "x.toml", "x.json", "x.py", "json"),
 )
 
 
