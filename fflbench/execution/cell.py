@@ -202,7 +202,7 @@ class _Checkpoint:
             digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
             if hashlib.sha256(packed).digest() != digest:
                 return
-            arrays = unpack(bytes(packed), limit=2 * len(packed))
+            arrays = unpack(bytes(packed), limit=2 * len(packed), most=None)
             facts = json.loads(arrays.pop(FACTS).tobytes())
             if facts.pop("versions") == self.versions:
                 federation.restore(State(arrays, facts))

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from fflbench import registry
 from fflbench.errors import FflbenchError
 from fflbench.records.manifest import RESULTS_VERSION, ROBUSTNESS_VERSION
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import expenses, inferences, leaks, private, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate
-from fflbench.report.texts import distinct, printable, slug
+from fflbench.report.texts import distinct, printable
 
 STALE = "stale: some of its records were made by older code than this"
 ALONE = ["server view"]
