@@ -43,7 +43,7 @@ def replace_files(root: Path, files: Mapping[str, bytes], removed: Iterable[str]
     gone = [name for name in removed if name not in files]
     refuse_strange(root, (*files, *gone))
     changed = {name: content for name, content in files.items() if not holds(root / name, content)}
-    if not changed and not gone:
+    if not changed and not gone and not os.path.lexists(root / STAGE):
         return
     made = _make(root)
     try:

@@ -336,9 +336,11 @@ def test_folders_of_others_beside_and_in_a_leaderboard_are_left_alone(board):
     assert all((folder / "precious").read_text() == "mine" for folder in precious)
 
 
-def test_what_a_killed_command_left_is_swept_up(board):
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_a_killed_command_left_is_swept_up(board, changed):
     before = tree(board.parent)
-    (board / "README.md").write_text("old")
+    if changed:
+        (board / "README.md").write_text("old")
     (board / STAGE / "new").mkdir(parents=True)
     (board / STAGE / "new" / "README.md").write_text("half")
     leaderboard.generate(board, None)
