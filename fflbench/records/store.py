@@ -139,6 +139,9 @@ def load(folder: str | Path) -> Records:
 
 def _readable(root: Path) -> Iterator[Record]:
     for file in sorted(root.rglob("*.json")):
+        if any(part.startswith(".") for part in file.relative_to(root).parts):
+            # Of a command that is staging files there, or was killed while it did.
+            continue
         try:
             yield read(file)
         except RecordError as error:

@@ -205,6 +205,12 @@ def test_a_named_pipe_in_the_place_of_the_lock_keeps_nobody_waiting(store):
     assert not store.in_use
 
 
+def test_files_that_are_being_staged_are_no_records(store):
+    store.write(Record(**FIELDS))
+    Store(store.folder / ".fflbench-stage" / "records").write(Record(**FIELDS))
+    assert len(load(store.folder)) == 1
+
+
 def test_a_name_too_long_for_a_folder_is_no_folder():
     with pytest.raises(RecordError, match="there is no folder aaa"):
         load("a" * 300)
