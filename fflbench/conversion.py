@@ -10,6 +10,8 @@ from fflbench.errors import in_a_line
 
 REAL = "fiu"
 """Numpy's kinds of types that hold real numbers: floating-point numbers and integers."""
+PLAIN = f"b{REAL}"
+"""The same with truth values: what arrays on disk may hold."""
 
 
 def is_tensor(value: Any) -> bool:

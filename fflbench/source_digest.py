@@ -3,7 +3,8 @@
 import ast
 import functools
 import hashlib
-import sys
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,35 +13,59 @@ BUILT_IN = "fflbench"
 
 
 def source_digest(module: ModuleType) -> str:
-    """Return the digest of an outside module's source, or of its whole package; empty for built-ins.
+    """Return the digest of an outside module's source, with what it may call of its own; empty for built-ins.
 
-    Comments and layout do not count. A package counts with all its modules, since a plugin may call any of them. Where
-    there is no source to read, as in a notebook, the digest is empty.
+    Comments and layout do not count. A module of a package counts with the whole package, a loose file with the modules
+    beside it that it imports. Where there is no source to read, as in a notebook, the digest is empty.
     """
-    if module.__name__.partition(".")[0] == BUILT_IN:
-        return ""
-    package = _regular_package(module)
-    if package is not None:
-        folder = Path(str(package.__file__)).parent
-        return _of_files(folder, *sorted(folder.rglob("*.py")))
     file = Path(getattr(module, "__file__", None) or "")
-    return _of_files(file, file) if file.is_file() else ""
+    if module.__name__.partition(".")[0] == BUILT_IN or not file.is_file():
+        return ""
+    root = file.resolve().parent
+    if not (root / "__init__.py").is_file():
+        return _of_files(root, sorted(_imported(file.resolve())))
+    while (root.parent / "__init__.py").is_file():
+        root = root.parent
+    return _of_files(root, sorted(_modules(root)))
 
 
-def _regular_package(module: ModuleType) -> ModuleType | None:
-    """Return the outermost package around a module that is not a namespace shared with other distributions."""
-    names = module.__name__.split(".")
-    for depth in range(1, len(names) + 1):
-        around = sys.modules.get(".".join(names[:depth]))
-        if getattr(around, "__path__", None) is not None and getattr(around, "__file__", None):
-            return around
-    return None
+def _modules(package: Path) -> Iterator[Path]:
+    for folder, inner, files in os.walk(package):
+        # Hidden folders and virtual environments inside it hold code of others.
+        inner[:] = [name for name in inner if name[0] != "." and not (Path(folder) / name / "pyvenv.cfg").exists()]
+        yield from (Path(folder) / name for name in files if name.endswith(".py"))
 
 
-def _of_files(root: Path, *files: Path) -> str:
+def _imported(file: Path) -> set[Path]:
+    """Return a file and all modules in its folder that it imports, directly or through one another."""
+    found: set[Path] = set()
+    waiting = {file}
+    while waiting:
+        each = waiting.pop()
+        found.add(each)
+        for name in _imports(each):
+            beside = file.parent / name
+            more = _modules(beside) if (beside / "__init__.py").is_file() else iter([beside.with_suffix(".py")])
+            waiting |= {module for module in more if module.is_file()} - found
+    return found
+
+
+def _imports(file: Path) -> set[str]:
+    """Return the names of the modules, without their submodules, that a file imports."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.partition(".")[0] for name in names} - {""}
+
+
+def _of_files(root: Path, files: list[Path]) -> str:
     # Once for all plugins of a package, but anew where a file was changed and its module reloaded.
     seen = [(file.relative_to(root).as_posix(), file, file.stat().st_mtime_ns) for file in files if file.is_file()]
-    return _digest(tuple(seen))
+    # Under whatever name a single file comes.
+    return _digest(tuple(seen if len(seen) > 1 else [("", *each[1:]) for each in seen]))
 
 
 @functools.cache

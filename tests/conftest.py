@@ -73,5 +73,5 @@ def disk(tmp_path):
         return place
 
     yield mount
-    for place in mounted:
+    for place in reversed(mounted):
         subprocess.run(["umount", "--lazy", place], check=True)

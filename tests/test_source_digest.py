@@ -23,17 +23,17 @@ def version(tmp_path, own_registry, monkeypatch):
     """The results version of a rule whose file, or package, holds this text."""
     number = iter(range(100))
 
-    def load(text, **beside):
+    def load(text, *, by_path=True, package=False, **beside):
         folder = tmp_path / f"try{next(number)}" / "own_package"
         folder.mkdir(parents=True)
-        for name, content in {"__init__": "", "rule": text, **beside}.items():
+        for name, content in {"rule": text, **({"__init__": ""} if package else {}), **beside}.items():
             (folder / f"{name}.py").write_text(content)
-        monkeypatch.setattr(sys, "path", [str(folder.parent), *sys.path])
-        for name in [name for name in sys.modules if name.partition(".")[0] == "own_package"]:
+        monkeypatch.setattr(sys, "path", [str(folder.parent), str(folder), *sys.path])
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("own_package", "helper")]:
             monkeypatch.delitem(sys.modules, name)
         registry._entries.pop((Kind.DEFENSE, "own-rule"), None)
         importlib.invalidate_caches()
-        plugin = "own_package.rule" if beside else str(folder / "rule.py")
+        plugin = str(folder / "rule.py") if by_path else "own_package.rule"
         assert registry.load_named([plugin]) == ()
         return registry.get(Kind.DEFENSE, "own-rule").results_version
 
@@ -52,11 +52,24 @@ def test_comments_and_layout_do_not_count(version):
     assert version(PLAIN) == version(laid_out)
 
 
-def test_a_package_counts_with_all_its_modules(version):
-    text = RULE.format(more="from own_package.helper import half", value="half(updates.mean(0))")
-    first = version(text, helper="def half(x):\n    return x / 2\n")
-    assert first == version(text, helper="def half(x):  # a comment\n    return x / 2\n")
-    assert first != version(text, helper="def half(x):\n    return x / 3\n")
+@pytest.mark.parametrize(
+    ("imports", "named"),
+    [
+        ("from own_package.helper import half", {"package": True, "by_path": False}),
+        ("from own_package.helper import half", {"package": True}),
+        ("from helper import half", {}),
+    ],
+    ids=["a package by its name", "a module of a package by its path", "a loose file and a module beside it"],
+)
+def test_modules_of_its_own_count_with_a_plugin(version, imports, named):
+    text = RULE.format(more=imports, value="half(updates.mean(0))")
+    first = version(text, helper="def half(x):\n    return x / 2\n", **named)
+    assert first == version(text, helper="def half(x):  # a comment\n    return x / 2\n", **named)
+    assert first != version(text, helper="def half(x):\n    return x / 3\n", **named)
+
+
+def test_files_beside_a_loose_one_that_it_does_not_import_do_not_count(version):
+    assert version(PLAIN, other="x = 1\n") == version(PLAIN, other="x = 2\n")
 
 
 def test_built_ins_are_known_by_their_number_alone():

@@ -22,13 +22,13 @@ title = {json.dumps("Own " + EVIL)}
 description = {json.dumps("Shows " + EVIL)}
 tasks = ["digits-mlp"]
 attacks = ["none"]
-defenses = [{json.dumps("evil " + EVIL)}, "throws"]
+defenses = ["plain", "throws"]
 seeds = [0]
 [overrides]
 rounds = 1
 participants = 4
 per_round = 2
-[defense.{json.dumps("evil " + EVIL)}]
+[defense.plain]
 use = "fedavg"
 """
 
@@ -55,7 +55,7 @@ class Unbuildable(Task):
 
 
 def obeyed(output):
-    """What a terminal would obey in some output."""
+    """Return the sequences that a terminal would obey."""
     return sorted({character for character in output.decode() if character in FORBIDDEN})
 
 
@@ -79,15 +79,12 @@ def command(tmp_path):
 
 def test_a_run_and_what_is_read_from_it_obey_no_text(command):
     options = ("own.toml", "--plugin", "plugin.py")
-    out, _ = command("run", *options, "--dry-run", code=0)
-    assert "evil ␛]0;owned␇" in out
-    out, err = command("run", *options, code=1)
-    assert "evil" in out
+    command("run", *options, "--dry-run", code=0)
+    _, err = command("run", *options, code=1)
     assert "raised ␛]0;owned␇" in err
     command("run", *options, "--force", "--log-json", code=1)
-    for file in (command.folder / "results/own").glob("*.json"):
-        out, _ = command("show", str(file), code=0)
-        assert "␛]0;owned␇" in out
+    shown = [command("show", str(file), code=0)[0] for file in (command.folder / "results/own").glob("*.json")]
+    assert any("raised ␛]0;owned␇" in out for out in shown)
     command("status", "results/own", code=0)
     command("status", "results", "--json", code=0)
     command("leaderboard", "results/own")

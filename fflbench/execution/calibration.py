@@ -1,9 +1,11 @@
 """How long cells will take, from a few batches of each task and a round of each defense."""
 
 import functools
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +26,8 @@ QUICK = 0.5
 """Seconds below which the cost of a call still blurs that of its batches."""
 VALUES = 2**24
 """Numbers in a round's updates beyond which a defense is timed on shorter ones."""
+LIMIT = 10.0
+"""Seconds after which the timing of a defense ends; one that slow is taken to need as much in every round."""
 GUESS = 0.01
 """Seconds a participant trains where that cannot be measured."""
 
@@ -91,10 +95,36 @@ def defense_seconds(task: Task, defense: Defense) -> tuple[float, float]:
         with suppress(NoAnswerError):
             defense.aggregate(defense.transmit(round, weights, selected, Sent(sent, sent)))
 
-    with one_thread():
-        begin = _timed(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short, 0)))
-        play(0)
-        return begin, _timed(lambda: play(1)) * columns.count / count
+    try:
+        with one_thread(), _at_most(LIMIT):
+            begin = _timed(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short, 0)))
+            play(0)
+            return begin, _timed(lambda: play(1)) * columns.count / count
+    except _LimitError:
+        return 0.0, LIMIT
+
+
+class _LimitError(BaseException):
+    """Not an `Exception`, so that no plugin takes it for one of its own."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End what takes longer, as far as Python code can be ended: a rule may never answer, which its cell reports."""
+
+    def end(*_: object) -> None:
+        raise _LimitError
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def seconds_per_round(task: Task) -> float:

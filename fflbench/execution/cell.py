@@ -15,6 +15,7 @@ from fflbench.errors import FflbenchError, in_a_line, spelled_out
 from fflbench.measures import Outcome
 from fflbench.records.arrays import pack, unpack
 from fflbench.records.manifest import manifest, results_versions
+from fflbench.records.reading import read_bytes
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
 from fflbench.registry import Kind
@@ -22,6 +23,12 @@ from fflbench.suites.plan import Cell
 
 CHECKPOINT_SECONDS = 60.0
 """How much work a crash may cost at most, and from which length on cells checkpoint at all."""
+
+LARGEST = 2**40
+"""Bytes of a checkpoint; one may be as large as models and updates are."""
+
+LONGEST_REASON = 2000
+"""Letters of a cell's error that its record keeps."""
 
 CHECKPOINT_SHARE = 0.05
 """Of a cell's time that may go into checkpoints: where writing one takes long, they become rarer."""
@@ -45,7 +52,7 @@ class File:
 
     def read(self) -> bytes:
         """Its content."""
-        return self.file.read_bytes()
+        return read_bytes(self.file, LARGEST)
 
     def write(self, content: bytes) -> None:
         """Put this there, whole or not at all."""
@@ -139,7 +146,7 @@ def _play_rounds(
 def _reason(error: BaseException) -> str:
     """What happened, in the last line, and where, by file names alone: paths tell of the machine, not of the error."""
     if isinstance(error, FflbenchError):
-        return spelled_out(str(error))
+        return spelled_out(str(error)[:LONGEST_REASON])
     places = [
         f"{Path(at.filename).name}:{at.lineno} in {at.name}" for at in traceback.extract_tb(error.__traceback__)[-6:]
     ]
@@ -195,7 +202,7 @@ class _Checkpoint:
             digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
             if hashlib.sha256(packed).digest() != digest:
                 return
-            arrays = unpack(bytes(packed), limit=2 * len(packed))
+            arrays = unpack(bytes(packed), limit=2 * len(packed), most=None)
             facts = json.loads(arrays.pop(FACTS).tobytes())
             if facts.pop("versions") == self.versions:
                 federation.restore(State(arrays, facts))

@@ -25,12 +25,12 @@ from fflbench.measures import PROCESS_BYTES
 from fflbench.progress import quiet
 from fflbench.records.evidence import SUMS
 from fflbench.records.manifest import results_versions
+from fflbench.records.names import slug
 from fflbench.records.record import Record, Records
 from fflbench.records.shapes import LONGEST_TITLE
 from fflbench.records.store import Store
 from fflbench.records.store import read as read_record
 from fflbench.registry import Kind
-from fflbench.report.texts import slug
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task

@@ -6,7 +6,6 @@ The driver keeps it in a file beside the records, whole at any moment. Times are
 import json
 import os
 import platform
-import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pydantic import AllowInfNan, BaseModel, ConfigDict
 from fflbench.errors import RecordError
 from fflbench.execution.durations import duration
 from fflbench.execution.jobs import Event, Finished, Progress, Returned, Started
+from fflbench.records.reading import parse_json, read_bytes
 from fflbench.records.store import write_whole
 
 FILE = ".run"
@@ -201,18 +201,10 @@ def read(folder: Path) -> Standing | None:
     """Where the run in a folder stands, or stood when it was last heard of."""
     file = folder / FILE
     try:
-        about = file.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise RecordError(f"{file} is not a regular file")
-        if about.st_size > LARGEST:
-            raise RecordError(f"{file} is larger than {LARGEST:,} bytes, more than any status file of ours")
-        found = Standing.model_validate(json.loads(file.read_bytes()))
-        # Refuses half of a character, which nobody can print.
-        found.model_dump_json()
-        return found
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+        return Standing.model_validate(parse_json(read_bytes(file, LARGEST)))
+    except RecordError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    except ValueError as error:
         raise RecordError(f"{file} is damaged; the next run in that folder makes it anew") from error

@@ -68,7 +68,8 @@ class Known:
         For attacks that declare "defense". The core computes it on a copy of the defense, with the memory of this round
         and random choices of its own (pairing, masks, the rule's), the same in all calls of a round: the attack can
         neither change the defense nor learn its keys. Honest updates are the true ones for attacks that declare "honest
-        updates"; others hand in an estimate, one row for each of the `selected - len(participants)` others.
+        updates"; others hand in an estimate, one row for each of the `selected - len(participants)` others. Attackers
+        who do not know each other's updates are taken to send the mean of the honest ones.
         """
         simulate: Simulate = self._tell("defense")
         if rows.shape != self.updates.shape:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from fflbench import kernels
+from fflbench.conversion import PLAIN
 from fflbench.data import Data, Examples
 from fflbench.errors import ParameterError
 from fflbench.federation.attack import Attack, Known
@@ -25,7 +26,6 @@ from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.views import Sent, ServerView
 from fflbench.measures import Outcome
 from fflbench.randomness import stream
-from fflbench.records.arrays import NUMBERS
 from fflbench.records.record import METRICS
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
@@ -126,7 +126,7 @@ class Federation:
         for group in filter(len, groups):
             declared: dict[str, Any] = {}
             if "honest updates" in knows:
-                declared["honest updates"] = honest
+                declared["honest updates"] = _read_only(honest)
             if "defense" in knows:
                 declared["defense"] = functools.partial(self._simulate, selected, group, _read_only(honest), clean)
             known = Known(
@@ -182,16 +182,17 @@ class Federation:
         honest: Matrix | None,
     ) -> Vector | None:
         """Aggregate of this round if the attackers at `group` sent these rows; `honest` is their estimate of others."""
-        is_honest = ~np.isin(selected, self.attackers)
-        others = np.flatnonzero(is_honest) if honest is None else np.setdiff1d(np.arange(len(selected)), group)
-        places = np.union1d(others, group)
-        updates = np.empty((len(places), rows.shape[1]), np.float32)
-        updates[np.isin(places, group)] = rows
-        updates[np.isin(places, others)] = true_honest if honest is None else honest
-        taking_part = selected[places]
+        updates = np.empty((len(selected), rows.shape[1]), np.float32)
+        if honest is None:
+            # Attackers who do not know each other's updates take the others for average.
+            updates[:] = (true_honest if len(true_honest) else rows).mean(0)
+            updates[~np.isin(selected, self.attackers)] = true_honest
+        else:
+            updates[np.setdiff1d(np.arange(len(selected)), group)] = honest
+        updates[group] = rows
         twin = self.defense.simulated(int(stream(self.seed, "simulation", self.round).integers(2**63)))
-        sent = self._sent(taking_part, updates, clean)
-        view = twin.transmit(self.round, _read_only(self.weights), taking_part, sent)
+        sent = self._sent(selected, updates, clean)
+        view = twin.transmit(self.round, _read_only(self.weights), selected, sent)
         found = self._change(twin, view.without_non_finite())
         return None if isinstance(found, str) else found
 
@@ -311,7 +312,9 @@ class Federation:
         memories = {"defense": self.defense.memory, "attack": self.attack.memory}
         for owner, memory in memories.items():
             for name, value in memory.items():
-                if not isinstance(value, np.ndarray) or value.dtype.kind not in NUMBERS:
+                if not isinstance(name, str):
+                    raise ParameterError(f"the {owner}'s memory[{name!r}] must have a text as its name")
+                if not isinstance(value, np.ndarray) or value.dtype.kind not in PLAIN:
                     raise ParameterError(f'the {owner}\'s memory["{name}"] must be an array of numbers')
         return memories
 

@@ -10,14 +10,16 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.conversion import PLAIN
+
 LARGEST = 2**30
 """Bytes that a file of arrays may unpack to."""
 
 MOST = 100
-"""Arrays in one file."""
+"""Arrays in one file of somebody else."""
+DIRECTORY_ENTRY = b"PK\x01\x02"
+"""How each member is announced in a zip file's directory."""
 LONGEST_HEADER = 10_000
-NUMBERS = "biuf"
-"""Kinds of arrays that hold nothing but numbers and truth values."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -32,20 +34,26 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]], *, compressed: bool = True) -> 
     return stream.getvalue()
 
 
-def unpack(content: bytes, limit: int | None = None) -> Arrays:
+def unpack(content: bytes, limit: int | None = None, most: int | None = MOST) -> Arrays:
     """Return the arrays of a file that anyone may have written; a `ValueError` says what is wrong with it.
 
     Neither the sizes that the file's directory claims nor the shape in an array's header are believed: memory is taken
-    only for what stays within `limit` bytes.
+    only for what stays within `limit` bytes, and for `most` arrays (None: any number).
     """
+    too_many = f"there are more than {most} arrays in it"
+    # Opening an archive reads its whole directory. By chance these four bytes may be in an array, too, but not often.
+    if most is not None and content.count(DIRECTORY_ENTRY) > 2 * most:
+        raise ValueError(too_many)
     left = LARGEST if limit is None else limit
     told = f"the most that is unpacked is {left:,} bytes"
     found: Arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             members = packed.infolist()
-            if not 0 < len(members) <= MOST:
-                raise ValueError(f"there are more than {MOST} arrays in it" if members else "there are no arrays in it")
+            if not members:
+                raise ValueError("there are no arrays in it")
+            if most is not None and len(members) > most:
+                raise ValueError(too_many)
             for member in members:
                 name = member.filename.removesuffix(".npy")
                 if name == member.filename:
@@ -78,7 +86,7 @@ def _read_array(stream: IO[bytes], name: str, limit: int, told: str) -> npt.NDAr
         shape, in_columns, dtype = read_header[npy.read_magic(stream)](stream, max_header_size=LONGEST_HEADER)
     except Exception as error:
         raise ValueError(f"{name!r} in it is damaged: no header of an array") from error
-    if dtype.kind not in NUMBERS:
+    if dtype.kind not in PLAIN:
         raise ValueError(f"{name!r} in it holds something else than numbers")
     if len(shape) > 32 or not all(0 <= size < 2**63 for size in shape):
         raise ValueError(f"{name!r} in it has a shape that no array has")

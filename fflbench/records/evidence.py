@@ -1,6 +1,7 @@
 """Records as evidence: a folder of them with their digests, and what of it can be trusted."""
 
 import hashlib
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fflbench.errors import RecordError
 from fflbench.records import arrays, shapes
 from fflbench.records.arrays import Arrays
+from fflbench.records.names import slug
 from fflbench.records.reading import read_bytes, read_json
 from fflbench.records.record import LARGEST, Record
 from fflbench.records.store import Store, parsed, write_whole
@@ -18,8 +20,6 @@ from fflbench.records.store import Store, parsed, write_whole
 RECORDS, ENTRIES, SUMS, ENTRY = "records", "entries", "SHA256SUMS", "entry.json"
 LARGEST_SUMS, LARGEST_ENTRY = 2**24, 2**20
 """Bytes that are read of these files."""
-LONGEST_FOLDER = 100
-"""Bytes of the name of an entry's folder."""
 
 
 class Entry(BaseModel):
@@ -233,11 +233,11 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
     for record in theirs.records:
         if why := _misfit(record, entry, ours.records):
             raise RecordError(f"the entry is not taken: {record} {why}")
-    name = re.sub(r"[^\w.]+", "-", entry.name).encode()[:LONGEST_FOLDER].decode(errors="ignore")
-    into = f"{ENTRIES}/{name}"
-    if (ours.folder / into).exists():
+    into = f"{ENTRIES}/{slug(entry.name)}"
+    if os.path.lexists(ours.folder / into / ENTRY):
         raise RecordError(f"the entry is not taken: {ours.folder / into} is there already")
     files = {f"{into}/{RECORDS}/{name}": content for name, content in _files(theirs, theirs.records).items()}
+    # Last, so that a folder without it is of a command that was killed, and no entry yet.
     files[f"{into}/{ENTRY}"] = read_bytes(source / ENTRY, LARGEST_ENTRY)
     joined = replace(
         ours,

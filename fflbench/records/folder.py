@@ -11,8 +11,14 @@ from pathlib import Path
 
 from fflbench.errors import RecordError
 
-STAGED = ".fflbench-"
-"""How the folder begins in which files wait until all are written."""
+STAGE = ".fflbench-stage"
+"""The folder in which files wait until all are written; one that a killed command left is swept up."""
+KEPT = ".fflbench-kept-"
+"""How a folder begins that holds originals which could not be put back; it is never removed."""
+
+
+class _NotPutBackError(RecordError):
+    """Some originals are only where they were kept."""
 
 
 def refuse_links(*places: Path) -> None:
@@ -30,22 +36,21 @@ def refuse_links(*places: Path) -> None:
 def replace_files(root: Path, files: Mapping[str, bytes], removed: Iterable[str] = ()) -> None:
     """Write files under a folder and remove others; whatever goes wrong, the folder is as it was before.
 
-    Everything is written beside its place first, so that a full disk changes nothing; then files are renamed, and what
-    they replace is kept until the last is in place. Symbolic links, and anything but files where files belong, are
-    refused. Raises `RecordError` or `OSError`.
+    Everything is written beside its place first, so that a full disk changes nothing; then it is renamed in the order
+    of `files`, a folder that is new as a whole, and what is replaced is kept until the last is in place. Symbolic
+    links, and anything but files where files belong, are refused. Raises `RecordError` or `OSError`.
     """
     gone = [name for name in removed if name not in files]
-    for name in (*files, *gone):
-        _refuse_strange(root, name)
-    changed = {name: content for name, content in files.items() if not _holds(root / name, content)}
-    if not changed and not gone:
+    refuse_strange(root, (*files, *gone))
+    changed = {name: content for name, content in files.items() if not holds(root / name, content)}
+    if not changed and not gone and not os.path.lexists(root / STAGE):
         return
     made = _make(root)
     try:
-        with _staging(root) as stage:
+        with alone(root), _staging(root) as stage:
             for name, content in changed.items():
                 _write(stage / "new" / name, content)
-            _swap(root, stage, list(changed), gone)
+            _swap(root, stage, gone, list(dict.fromkeys(_unit(root, name) for name in changed)))
     except BaseException:
         for folder in reversed(made):
             with suppress(OSError):
@@ -53,33 +58,38 @@ def replace_files(root: Path, files: Mapping[str, bytes], removed: Iterable[str]
         raise
 
 
-def _swap(root: Path, stage: Path, changed: list[str], gone: list[str]) -> None:
-    """Rename everything into its place, or back."""
-    replaced: list[tuple[Path, Path]] = []
-    added: list[Path] = []
-    made: list[Path] = []
+def _unit(root: Path, name: str) -> str:
+    """Return what is renamed to put a file in its place: the outermost folder that is not there yet, or itself."""
+    above = [str(folder) for folder in reversed(Path(name).parents[:-1])]
+    return next((folder for folder in above if not (root / folder).exists()), name)
+
+
+def _swap(root: Path, stage: Path, gone: list[str], units: list[str]) -> None:
+    """Remove files and rename new ones and new folders into their place, or undo all of it."""
+    undo: list[tuple[Path, Path, Path]] = []
     try:
-        for name in (*changed, *gone):
+        for name in (*gone, *units):
             place, kept, fresh = root / name, stage / "old" / name, stage / "new" / name
             if place.exists():
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 _keep(place, kept)
-                replaced.append((kept, place))
+                undo.append((place, kept, place))
             else:
-                made += _make(place.parent)
-                added.append(place)
+                undo.append((place, place, fresh))
             if fresh.exists():
                 fresh.replace(place)
             else:
                 place.unlink(missing_ok=True)
-    except BaseException:
-        for kept, place in replaced:
-            kept.replace(place)
-        for place in added:
-            place.unlink(missing_ok=True)
-        for folder in reversed(made):
-            with suppress(OSError):
-                folder.rmdir()
+    except BaseException as error:
+        failed = []
+        for place, source, target in reversed(undo):
+            try:
+                if source.exists():
+                    source.replace(target)
+            except OSError:
+                failed.append(str(place))
+        if failed:
+            raise _NotPutBackError(f"{', '.join(failed)} could not be put back as before ({error})") from error
         raise
 
 
@@ -88,31 +98,53 @@ def _keep(place: Path, kept: Path) -> None:
     try:
         os.link(place, kept)
     except OSError:
-        place.rename(kept)
+        # Some file systems have no second names.
+        shutil.copy2(place, kept)
 
 
 @contextmanager
-def _staging(root: Path) -> Iterator[Path]:
-    """A folder for files that are not yet in their place; one writer at a time."""
+def alone(root: Path, *, wait: bool = False) -> Iterator[None]:
+    """Be the only command that writes to a folder; if another does, wait for it or raise a `RecordError`."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError as error:
             raise RecordError(f"another command is writing to {root}: wait for it") from error
         except OSError:
             # Some file systems have no locks.
             pass
-        for left_over in root.glob(f"{STAGED}*"):
-            # Of a command that was killed.
-            shutil.rmtree(left_over, ignore_errors=True)
-        stage = Path(tempfile.mkdtemp(prefix=STAGED, dir=root))
-        try:
-            yield stage
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
+        yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _staging(root: Path) -> Iterator[Path]:
+    """Make a folder for files that are not yet in their place."""
+    stage = root / STAGE
+    if stage.is_symlink() or (stage.exists() and not stage.is_dir()):
+        raise RecordError(f"{stage} stands where files wait to be renamed, and is no folder: move it away")
+    shutil.rmtree(stage, ignore_errors=True)
+    stage.mkdir()
+    try:
+        yield stage
+    except _NotPutBackError as error:
+        # Under another name, or the next command would take it for what a killed one left.
+        kept = stage
+        with suppress(OSError):
+            kept = stage.replace(tempfile.mkdtemp(prefix=KEPT, dir=root))
+        raise RecordError(f"{error}: the originals are in {kept / 'old'}") from error
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+    shutil.rmtree(stage, ignore_errors=True)
+
+
+def refuse_strange(root: Path, names: Iterable[str]) -> None:
+    """Refuse symbolic links, and anything but a file, where files of these names belong, with a `RecordError`."""
+    for name in names:
+        _refuse_strange(root, name)
 
 
 def _refuse_strange(root: Path, name: str) -> None:
@@ -131,7 +163,8 @@ def _refuse_strange(root: Path, name: str) -> None:
             raise RecordError(f"{place} stands where a {what} of that name belongs: nothing was written")
 
 
-def _holds(file: Path, content: bytes) -> bool:
+def holds(file: Path, content: bytes) -> bool:
+    """Whether a file is there with this content."""
     try:
         return file.stat().st_size == len(content) and file.read_bytes() == content
     except FileNotFoundError:

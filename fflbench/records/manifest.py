@@ -14,13 +14,16 @@ from fflbench.suites.plan import Cell
 RESULTS_VERSION = 2
 """Of the core: a change to it that alters results raises it."""
 
+ROBUSTNESS_VERSION = 2
+"""Of cells without another measure: of the rounds and what is recorded of them."""
+
 LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 
 def results_versions(cell: Cell) -> dict[str, int | str]:
     """The versions that decide whether an old record still stands, with the source digests of outside plugins."""
     parts = {kind.value: cell.entry(kind).results_version for kind in cell.kinds}
-    return {"core": RESULTS_VERSION, **parts}
+    return {"core": RESULTS_VERSION, **({} if cell.measure else {"robustness": ROBUSTNESS_VERSION}), **parts}
 
 
 def manifest(cell: Cell, device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:

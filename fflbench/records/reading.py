@@ -12,6 +12,8 @@ from fflbench.errors import RecordError
 DEEPEST = 64
 """Lists and objects inside one another; ours have six."""
 LARGEST_INTEGER = 2**64
+AT_LEAST = 2**20
+"""Bytes that are asked for of a file that does not say how long it is."""
 
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -31,12 +33,13 @@ def read_bytes(file: Path, limit: int) -> bytes:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 raise RecordError(f"{file} is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file")
-            content = b"" if found.st_size > limit else stream.read(limit + 1)
+            # Python takes the memory before it reads, so a high limit is no number to ask for.
+            content = b"" if found.st_size > limit else stream.read(min(limit, max(found.st_size, AT_LEAST)) + 1)
     except IsADirectoryError as error:
         raise RecordError(f"{file} is a folder, not a file") from error
     except (OSError, ValueError) as error:
         raise RecordError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if found.st_size > limit or len(content) > limit:
+    if max(found.st_size, len(content)) > limit:
         raise RecordError(f"{file} is larger than {limit:,} bytes, the most that is read of such a file")
     return content
 

@@ -133,7 +133,7 @@ class Record(BaseModel):
         return text
 
     def result(self) -> dict[str, Any]:
-        """What the configuration decides to the bit, unless it measures time: all but timings, manifest and title."""
+        """Content that the configuration decides to the bit, unless it measures time: no timings, manifest or title."""
         return self.model_dump(exclude={"seconds", "manifest", "title"})
 
 

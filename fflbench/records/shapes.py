@@ -1,4 +1,4 @@
-"""What a record of each measure must hold: whatever tables, figures and pages use of it is checked when it is read."""
+"""Content that a record of each measure must have: all that tables, figures and pages use, checked when it is read."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +91,7 @@ class _RobustFacts(_Shape):
     knows: list[Text] = []
     honest_excluded: Count = 0
     rounds_that_kept_the_model: Count = 0
+    rounds_with_more_attackers_than_f: Count | None = None
     dropped_rows: Count = 0
     guarantee: _Guarantee | None = None
 

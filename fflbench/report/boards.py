@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fflbench import registry
 from fflbench.errors import FflbenchError
-from fflbench.records.manifest import RESULTS_VERSION
+from fflbench.records.manifest import RESULTS_VERSION, ROBUSTNESS_VERSION
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import expenses, inferences, leaks, private, robust
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate
-from fflbench.report.texts import distinct, printable, slug
+from fflbench.report.texts import distinct, printable
 
 STALE = "stale: some of its records were made by older code than this"
 ALONE = ["server view"]
@@ -141,7 +142,8 @@ def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bo
     told = record.manifest.get("results")
     if not isinstance(told, dict):
         return True
-    if told.get("core") != RESULTS_VERSION:
+    robustness = None if "measure" in record.configuration else ROBUSTNESS_VERSION
+    if (told.get("core"), told.get("robustness")) != (RESULTS_VERSION, robustness):
         return True
     chosen = {(kind, record.configuration[kind]["name"]) for kind in Kind if kind in record.configuration}
     return any(told.get(kind.value) != versions[kind, name] for kind, name in chosen if (kind, name) in versions)

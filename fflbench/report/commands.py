@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from fflbench import registry
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report.texts import slug
 
 
 @dataclass(frozen=True)
 class Commands:
-    """What somebody would type to make a leaderboard, to make it again, and to check it."""
+    """Return the commands that make a leaderboard, make it again, and check it."""
 
     run: str
     make: str

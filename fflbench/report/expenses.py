@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.report import leaks
 from fflbench.report.panels import Cell, Column, Panel, Row
 from fflbench.report.statistics import estimate
-from fflbench.report.texts import slug
 
 
 def measured(records: Iterable[Record], name: str) -> list[Record]:

@@ -6,12 +6,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fflbench.records.arrays import Arrays
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.report import grids, inferences, robust
 from fflbench.report.panels import Board, Panel, steady
 from fflbench.report.plots import add_files, both, decay, style, trusts
 from fflbench.report.statistics import Estimate, estimate
-from fflbench.report.texts import csv_text, slug
+from fflbench.report.texts import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,7 +1,6 @@
 """Warnings beside a row of a table of robustness."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from fflbench.records.record import Record
 
@@ -13,15 +12,11 @@ IN_ROUNDS = {
 
 
 def flags(records: Iterable[Record]) -> tuple[str, ...]:
-    """What a reader must know of a row: what its defense reports of its own setting, and what went on in its rounds."""
-    told: list[str] = []
-    rounds, happened = 0, dict.fromkeys(IN_ROUNDS, 0)
-    for record in records:
-        said: Any = record.facts.get("flags", [])
-        told += [str(flag) for flag in said] if isinstance(said, list) else []
-        rounds += len(record.history)
-        for fact in happened:
-            count = record.facts.get(fact)
-            happened[fact] += count if isinstance(count, int) else 0
-    told += [f"{IN_ROUNDS[fact]} in {count} of {rounds} rounds" for fact, count in happened.items() if count]
-    return tuple(dict.fromkeys(told))
+    """Return what a defense reports of its own setting in these records, and what happened in their rounds."""
+    done = [record for record in records if record.status == "done"]
+    notes = [flag for record in done for flag in record.facts.get("flags", [])]
+    rounds = sum(len(record.history) for record in done)
+    for fact, meaning in IN_ROUNDS.items():
+        if count := sum(record.facts.get(fact) or 0 for record in done):
+            notes.append(f"{meaning} in {count} of {rounds} rounds")
+    return tuple(dict.fromkeys(notes))

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fflbench.records.arrays import Arrays
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.report import leaks
 from fflbench.report.plots import add_files, saved
-from fflbench.report.texts import slug
 
 SHOWN = 8
 """Images in a row."""

@@ -10,14 +10,15 @@ from pydantic import ValidationError
 
 from fflbench.errors import RecordError
 from fflbench.records.evidence import RECORDS, SUMS, Evidence, accept, gather, moved, own_files
-from fflbench.records.folder import refuse_links, replace_files
+from fflbench.records.folder import alone, holds, refuse_links, refuse_strange, replace_files
+from fflbench.records.names import slug
 from fflbench.records.reading import read_bytes, read_json
+from fflbench.records.store import write_whole
 from fflbench.report import boards, figures, page, panels
 from fflbench.report.commands import Commands, commands
 from fflbench.report.panels import Board
 from fflbench.report.plots import plain_text
 from fflbench.report.render import escape
-from fflbench.report.texts import slug
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
 OURS = {
@@ -25,7 +26,7 @@ OURS = {
     FIGURES: (".csv", ".png", ".svg"),
     RECORDS: (".json", ".npz"),
 }
-"""What a leaderboard's folders hold of it; other files are somebody else's."""
+"""Endings of a leaderboard's own files; others are somebody else's."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26
 """Bytes that are read of another leaderboard's tables, or of an index page."""
@@ -65,16 +66,20 @@ def generate(
     how = commands(found.suite, found.records, found.reported)
     web = page.render(board, records, drawn, how).encode()
     files = {**content(board, drawn, how), WEB: web, **files}
-    rooms = (TABLES, FIGURES) + ((RECORDS,) if f"{RECORDS}/{SUMS}" in files else ())
-    removed = [f"{place.name}/{name}" for name in _left_over(place, rooms) if name not in files]
-    all_files = {f"{place.name}/{name}": made for name, made in files.items()} | _index(place, board)
+    rooms = [TABLES, FIGURES, *(name.removesuffix(f"/{SUMS}") for name in files if name.endswith(f"/{SUMS}"))]
+    refuse_strange(place.parent, (PAGE, WEB) if _is_ours(place.parent) else ())
     try:
-        replace_files(place.parent, all_files, removed)
+        replace_files(place, files, _left_over(place, rooms))
     except OSError as error:
         raise RecordError(
             f"the leaderboard cannot be written to {target}: {error.strerror or error}; nothing of it was changed: "
             "mend that or choose another --out, and run the command again"
         ) from error
+    try:
+        _list(place, board)
+    except OSError as error:
+        told = f"the pages that list all leaderboards cannot be written to {place.parent}: {error.strerror or error}"
+        found.problems.append(f"{told}; the leaderboard itself is")
     return target, found
 
 
@@ -125,15 +130,22 @@ def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
     """Files of ours in a leaderboard's rooms, some of which may no longer be made."""
     for room in rooms:
         for file in sorted((board / room).glob("*")):
-            if file.suffix in OURS[room] and file.is_file():
+            if file.suffix in OURS[Path(room).name] and file.is_file():
                 yield f"{room}/{file.name}"
 
 
+def _list(place: Path, board: Board) -> None:
+    """Write the pages that list all leaderboards of a folder, unless they are somebody else's."""
+    with alone(place.parent, wait=True):
+        # One after the other, so that of leaderboards made at the same time the last lists all.
+        for name, made in (_index(place, board) if _is_ours(place.parent) else {}).items():
+            if not holds(place.parent / name, made):
+                write_whole(place.parent / name, made)
+
+
 def _index(place: Path, board: Board) -> dict[str, bytes]:
-    """The pages that list all leaderboards of a folder, this one included; nothing where a page is somebody else's."""
+    """The pages that list all leaderboards of a folder, this one included."""
     root = place.parent
-    if os.path.lexists(root / PAGE) and not _is_index(root / PAGE):
-        return {}
     found = {place.name: board}
     for file in root.glob(f"*/{TABLES}/{DATA}"):
         with suppress(RecordError, ValidationError):
@@ -144,8 +156,9 @@ def _index(place: Path, board: Board) -> dict[str, bytes]:
     return {PAGE: ("\n".join(lines) + "\n").encode(), WEB: page.index(listed).encode()}
 
 
-def _is_index(file: Path) -> bool:
+def _is_ours(root: Path) -> bool:
+    """Whether the page of a folder lists leaderboards, or is yet to be made."""
     try:
-        return read_bytes(file, LARGEST).startswith(HEADING.encode())
+        return not os.path.lexists(root / PAGE) or read_bytes(root / PAGE, LARGEST).startswith(HEADING.encode())
     except RecordError:
         return False

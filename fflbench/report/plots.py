@@ -9,11 +9,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fflbench.errors import RecordError
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.records.store import read
 from fflbench.report import costs, leaks
 from fflbench.report.statistics import estimate
-from fflbench.report.texts import csv_text, distinct, slug
+from fflbench.report.texts import csv_text, distinct
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

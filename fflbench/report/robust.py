@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.report.flags import flags
 from fflbench.report.panels import Cell, Column, Panel, Row
 from fflbench.report.statistics import BySeed, estimate, holm, leaders, paired, worst
-from fflbench.report.texts import slug
 
 BASELINE = "fedavg"
 CONTROL = "noise-control"

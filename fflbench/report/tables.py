@@ -47,7 +47,7 @@ class Row:
     values: tuple[Value, ...]
     attacked: bool = True
     flags: tuple[str, ...] = ()
-    """What a reader must know of it."""
+    """Warnings to its reader."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Table:
 
     @property
     def notes(self) -> list[str]:
-        """What stands below it: the flags of its rows."""
+        """Notes below it: the flags of its rows."""
         rows: dict[str, list[str]] = {}
         for row in self.rows:
             for flag in row.flags:

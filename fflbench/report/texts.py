@@ -2,25 +2,16 @@
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-LONGEST_NAME = 100
-"""Bytes of a file's name, without what is put before and behind it."""
 FORMULA = ("=", "+", "-", "@")
-"""What spreadsheets take for the beginning of a formula."""
+"""Characters that begin a formula in spreadsheets."""
 
 
 def printable(text: str) -> str:
     """Return a text in one line, with a space for everything that cannot be printed."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-
-
-def slug(text: str) -> str:
-    """Return a text as the name of a file, whatever it holds, cut by bytes as file systems count."""
-    name = re.sub(r"[^\w.]+", "-", text).strip("-.").lower()
-    return name.encode()[:LONGEST_NAME].decode(errors="ignore").strip("-.") or "unnamed"
+    return " ".join(_spaced(text).split())
 
 
 def distinct(name: str, taken: Iterable[str]) -> str:
@@ -39,6 +30,10 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
     return stream.getvalue()
 
 
+def _spaced(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def _cell(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    shown = _spaced(text)
     return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown

@@ -218,7 +218,7 @@ def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _missing(entry: Entry) -> str:
-    """What a defense needs that is not installed."""
+    """Return the name of a package that a defense needs and that is not installed."""
     with plugin_code(entry):
         is_class = isinstance(entry.target, type) and issubclass(entry.target, Defense)
         return entry.target.missing() if is_class else ""

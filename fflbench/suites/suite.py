@@ -5,7 +5,6 @@ The format is documented in docs/suites.md. Nothing in a suite file is ever exec
 
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +14,9 @@ from typing import Annotated, Any
 from annotated_types import Ge, Lt, MinLen
 
 from fflbench import parameters, registry
-from fflbench.errors import ParameterError, SuiteError, did_you_mean
+from fflbench.errors import ParameterError, RecordError, SuiteError, did_you_mean
 from fflbench.parameters import quoted
+from fflbench.records.reading import read_bytes
 from fflbench.registry import Kind
 
 Tables = dict[str, dict[str, Any]]
@@ -54,9 +54,6 @@ KEYS = tuple(
 LARGEST = 10**7
 """Bytes that a suite file may have."""
 
-LABEL = 200
-"""Letters that a label may have."""
-
 INHERITED = ("tasks", "defenses", "seeds", "overrides")
 
 
@@ -64,14 +61,9 @@ def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
     """A shipped suite by its name, or a file by its path, with `--set` applied."""
     path = find(name_or_path)
     try:
-        about = path.stat()
-        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
-            raise SuiteError(f"{path} is not a regular file")
-        if about.st_size > LARGEST:
-            raise SuiteError(f"{path} is larger than {LARGEST:,} bytes, more than any suite takes")
-        content = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise SuiteError(f"{path} cannot be read: {error.strerror}") from error
+        content = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
+    except RecordError as error:
+        raise SuiteError(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise SuiteError(f"{path} is not a TOML file: {error}") from error
     return parse(content, path.stem, str(path), settings)
@@ -115,11 +107,6 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
         twice = [item for place, item in enumerate(listed) if item in listed[:place]]
         if twice:
             raise SuiteError(f"{source}: {key} has {twice[0]!r} twice")
-        for label in listed if key != "seeds" else ():
-            if not label:
-                raise SuiteError(f"{source}: {key} has an empty label")
-            if len(label) > LABEL:
-                raise SuiteError(f"{source}: {key} has a label of {len(label)} letters; at most {LABEL} fit a table")
         for label in getattr(suite, key[:-1], ()):
             if label not in listed and not (key == "defenses" and "*" in listed):
                 raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")

@@ -5,7 +5,7 @@ import pytest
 
 from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.federation import Attack
+from fflbench.federation import Attack, Defense
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind, attack
 
@@ -129,3 +129,27 @@ def test_no_key_of_the_server_is_in_the_copy_that_attackers_try(federation):
     assert twin.server is None
     assert twin.setting.seed == 7
     assert all(twin.memory[name] is not array for name, array in it.defense.memory.items())
+
+
+def test_honest_updates_cannot_be_changed(federation):
+    def poison(known):
+        with pytest.raises(ValueError, match="read-only"):
+            known.honest[:] = 0
+        return known.updates
+
+    federation(poison, "fedavg").play()
+
+
+def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation, monkeypatch):
+    """Otherwise an f of 20%, pairs and quartiles would be those of a smaller round."""
+    sizes, transmit = [], Defense.transmit
+
+    def counting(self, round, weights, selected, sent):
+        sizes.append(len(selected))
+        return transmit(self, round, weights, selected, sent)
+
+    monkeypatch.setattr(Defense, "transmit", counting)
+    knows = ["own data", "honest updates", "defense"]
+    federation(lambda known: known.simulate(known.updates)[None] * 0 + known.updates, "median", knows=knows).play()
+    assert len(sizes) > 2
+    assert set(sizes) == {10}

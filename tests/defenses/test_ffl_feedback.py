@@ -1,4 +1,4 @@
-"""What participants learn from the server's feedback, and what rows that are not finite cost whom."""
+"""Feedback from the server to participants, and the price of rows that are not finite."""
 
 from dataclasses import dataclass, replace
 

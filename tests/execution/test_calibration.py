@@ -38,6 +38,15 @@ def sleepy(own_registry):
             time.sleep(0.05)
             return view.updates.mean(0)
 
+    @defense("never-answers", title="Never answers")
+    def never_answers(updates):
+        """Waits for ever, and for anything that could go wrong."""
+        while True:
+            try:
+                time.sleep(0.01)
+            except Exception:
+                continue
+
 
 def estimates(*defenses, **overrides):
     content = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": list(defenses), "seeds": [0]}
@@ -55,3 +64,9 @@ def test_a_defense_of_large_models_is_timed_on_shorter_updates(sleepy, monkeypat
     (shortened,) = estimates("slow-rounds", rounds=1)
     # Its sleep counts as work on each of the columns that were left out.
     assert shortened > 0.2
+
+
+def test_a_defense_that_never_answers_is_given_up(sleepy, monkeypatch):
+    monkeypatch.setattr("fflbench.execution.calibration.LIMIT", 0.2)
+    (found,) = estimates("never-answers", rounds=10)
+    assert found > 10 * 0.2

@@ -1,5 +1,6 @@
 """One cell: its record, and its checkpoints."""
 
+import os
 from unittest.mock import Mock
 
 import pytest
@@ -83,6 +84,7 @@ def test_a_checkpoint_of_other_versions_is_not_used(tmp_path, eager, monkeypatch
 REMEMBERING = '''
 """Attackers who remember."""
 import numpy as np
+from fflbench.errors import ParameterError
 from fflbench.federation import Attack
 from fflbench.registry import attack
 
@@ -98,6 +100,21 @@ class Remembering(Attack):
         before = self.memory.get("sum", np.zeros_like(known.weights))
         self.memory["sum"] = before + known.updates[0]
         return -self.memory["sum"][None] * self.memory["begun"].astype(np.float32)
+
+@attack("numbering", title="Numbering", knows=["own data"])
+class Numbering(Attack):
+    """Keep something for each participant by its number, which a checkpoint would turn into a text."""
+
+    def poison_updates(self, known):
+        self.memory[int(known.participants[0])] = np.ones(1)
+        return known.updates
+
+@attack("long-winded", title="Long-winded", knows=["own data"])
+class LongWinded(Attack):
+    """Fail at length."""
+
+    def poison_updates(self, known):
+        raise ParameterError("x" * 10**7)
 
 @attack("forgetful", title="Forgetful", knows=["own data"])
 class Forgetful(Attack):
@@ -134,6 +151,17 @@ def test_an_attack_goes_on_with_its_memory(tmp_path, own_attacks):
 def test_memory_that_a_checkpoint_cannot_hold_is_refused_in_the_first_round(own_attacks):
     record = cells.play(own_attack("forgetful"), "own")
     assert record.reason == 'the attack\'s memory["rounds"] must be an array of numbers'
+    record = cells.play(own_attack("numbering"), "own")
+    assert record.reason.endswith("] must have a text as its name")
+
+
+def test_an_error_at_length_is_cut_so_that_its_record_can_be_kept(own_attacks):
+    assert len(cells.play(own_attack("long-winded"), "own").json_text()) < 10**5
+
+
+def test_a_named_pipe_in_the_place_of_a_checkpoint_is_as_good_as_none(tmp_path):
+    os.mkfifo(tmp_path / "own.checkpoint.npz")
+    assert cells.play(one_cell(rounds=1), "own", checkpoint=File(tmp_path / "own.checkpoint.npz")).status == "done"
 
 
 @pytest.mark.parametrize("flips", range(0, 400, 40))
@@ -170,7 +198,7 @@ def test_short_cells_do_not_checkpoint(tmp_path):
 
 def test_the_manifest_says_with_what_it_was_made():
     made = cells.play(one_cell(rounds=1), "own").manifest
-    assert made["results"] == {"core": 2, "task": 1, "attack": 1, "defense": 1}
+    assert made["results"] == {"core": 2, "robustness": 2, "task": 1, "attack": 1, "defense": 1}
     assert made["fflbench"] == package.__version__
     assert {"numpy", "torch"} <= set(made["libraries"])
     assert made["threads"] == 1

@@ -378,7 +378,8 @@ SHOWN = (
 
 def test_stopped_twice_it_stops_at_once(fflbench):
     fflbench.suite(SUITE.replace('["fedavg", "median", "foolsgold"]', '["median", "hangs"]'), rounds=2)
-    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0")
+    # What never answers is estimated as the longest, and comes first.
+    process = fflbench.start("run", "own.toml", "--plugin", "plugin.py", "--seeds", "0", "--workers", "3")
     fflbench.wait_for(process, 2)
     kill_group(process, signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):

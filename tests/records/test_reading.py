@@ -207,6 +207,35 @@ def test_arrays_that_unpack_to_too_much_take_no_memory():
         tracemalloc.stop()
 
 
+def many_in_the_directory(count):
+    """An archive of one member that its directory names many times."""
+    content = zipped(("a.npy", FLOATS))
+    directory, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
+    entries = content[directory:end] * count
+    told = bytearray(content[end:])
+    told[8:12] = 2 * min(count, 2**16 - 1).to_bytes(2, "little")
+    told[12:16] = len(entries).to_bytes(4, "little")
+    return content[:directory] + entries + bytes(told)
+
+
+def test_a_directory_of_too_many_arrays_is_refused_before_it_is_read():
+    content = many_in_the_directory(100_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="more than 100 arrays"):
+            arrays.unpack(content)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_of_our_own_may_hold_any_number_of_arrays():
+    many = {str(number): np.arange(number) for number in range(500)}
+    assert arrays.unpack(arrays.pack(many), most=None).keys() == many.keys()
+    with pytest.raises(ValueError, match="more than 499 arrays"):
+        arrays.unpack(arrays.pack(many), most=499)
+
+
 def test_no_flipped_bit_gives_other_arrays():
     content = arrays.pack(SOUND)
     for place in range(8 * len(content)):

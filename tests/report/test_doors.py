@@ -20,6 +20,7 @@ from rich.console import Console
 from fflbench.errors import FflbenchError, RecordError
 from fflbench.execution.run import run
 from fflbench.records import arrays, evidence, load
+from fflbench.records.folder import STAGE, replace_files
 from fflbench.records.record import Record, identify
 from fflbench.records.store import Store, read
 from fflbench.report import boards, contents, leaderboard, page, panels, plots, show
@@ -280,7 +281,8 @@ def test_a_disk_that_may_not_be_written_is_told_in_a_sentence(made, disk):
 @pytest.mark.parametrize("failing", [1, 2, 5, 9])
 def test_a_rename_that_fails_puts_everything_back(board, monkeypatch, failing):
     shutil.rmtree(board / "tables")
-    (board / "README.md").write_text("old")
+    for file in (board / "README.md", board / "index.html", *(board / "figures").iterdir()):
+        file.write_text("old")
     (board / "figures" / "old.csv").write_text("no longer made")
     # By the file of tables a folder is known as a leaderboard.
     before, replace, count = tree(board.parent), Path.replace, [0]
@@ -295,6 +297,140 @@ def test_a_rename_that_fails_puts_everything_back(board, monkeypatch, failing):
     with pytest.raises(RecordError, match="Input/output error"):
         leaderboard.generate(board, None)
     assert tree(board.parent) == before
+
+
+def test_what_cannot_be_put_back_is_kept_and_everything_else_is_put_back(board, monkeypatch):
+    originals = [board / "README.md", *sorted((board / "figures").glob("*.svg"))]
+    for file in originals:
+        file.write_text(f"old {file.name}")
+    before, replace, failed = tree(board), Path.replace, []
+
+    def fails(self, target):
+        # The last of the figures cannot be put in its place, and then the page cannot be put back.
+        if target == originals[-1] or (failed and target == originals[0]):
+            failed.append(target)
+            raise OSError(5, "Input/output error")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(RecordError, match="could not be put back") as caught:
+        leaderboard.generate(board, None)
+    monkeypatch.undo()
+    assert str(originals[0]) in str(caught.value)
+    (kept,) = board.glob(".fflbench-kept-*")
+    assert str(kept) in str(caught.value)
+    assert (kept / "old" / "README.md").read_text() == "old README.md"
+    after = tree(board)
+    assert {name for name in before if after[name] != before[name]} == {"README.md"}
+    leaderboard.generate(board, None)
+    assert (kept / "old" / "README.md").read_text() == "old README.md"
+
+
+def test_folders_of_others_beside_and_in_a_leaderboard_are_left_alone(board):
+    (board / "README.md").write_text("old")
+    precious = [board.parent / ".fflbench-mine", board / ".fflbench-mine", board.parent / ".stage"]
+    for folder in precious:
+        folder.mkdir()
+        (folder / "precious").write_text("mine")
+    leaderboard.generate(board, None)
+    assert all((folder / "precious").read_text() == "mine" for folder in precious)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_a_killed_command_left_is_swept_up(board, changed):
+    before = tree(board.parent)
+    if changed:
+        (board / "README.md").write_text("old")
+    (board / STAGE / "new").mkdir(parents=True)
+    (board / STAGE / "new" / "README.md").write_text("half")
+    leaderboard.generate(board, None)
+    assert tree(board.parent) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_link_or_a_file_where_files_are_staged_is_refused(board, tmp_path, kind):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "precious").write_text("mine")
+    if kind == "link":
+        (board / STAGE).symlink_to(tmp_path / "outside")
+    else:
+        (board / STAGE).write_text("mine")
+    (board / "README.md").write_text("old")
+    before = tree(tmp_path)
+    with pytest.raises(RecordError, match=STAGE):
+        replace_files(board, {"README.md": b"new"})
+    assert STAGE in refused(fflbench("leaderboard", board))
+    assert tree(tmp_path) == before
+
+
+def test_a_leaderboard_on_a_disk_of_its_own_is_written(made, tmp_path, disk):
+    (tmp_path / "boards").mkdir()
+    place = disk("boards/small", "size=30m")
+    shutil.copytree(made / "small", place, dirs_exist_ok=True)
+    (place / "README.md").write_text("old")
+    done = fflbench("leaderboard", place)
+    assert done.returncode == 0, done.stderr
+    assert tree(tmp_path / "boards") == tree(made)
+
+
+def test_the_list_of_leaderboards_that_cannot_be_written_is_told_and_the_leaderboard_stands(made, disk):
+    outer = disk("boards", "size=30m")
+    (outer / "small").mkdir()
+    place = disk("boards/small", "size=30m")
+    shutil.copytree(made / "small", place, dirs_exist_ok=True)
+    (place / "README.md").write_text("old")
+    subprocess.run(["mount", "-o", "remount,ro", outer], check=True)
+    done = fflbench("leaderboard", place)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert f"the pages that list all leaderboards cannot be written to {outer}: Read-only file system" in done.stderr
+    assert tree(place) == tree(made / "small")
+
+
+def test_leaderboards_beside_one_another_are_written_at_the_same_time(board):
+    (board.parent / "index.html").unlink()
+    (board.parent / "README.md").unlink()
+    command = [sys.executable, "-m", "fflbench", "leaderboard", board, "--out"]
+    names = ("first", "second", "third")
+    running = [subprocess.Popen([*command, board.parent / name], stderr=subprocess.PIPE) for name in names]
+    for each in running:
+        _, told = each.communicate(timeout=120)
+        assert each.returncode == 0, told
+    for name in names:
+        assert f"]({name}/README.md)" in (board.parent / "README.md").read_text()
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_an_entry_is_there_as_a_whole_or_not_at_all_whenever_the_command_is_killed(board, entry, others, monkeypatch):
+    if others:
+        (board / "entries" / "other").mkdir(parents=True)
+        (board / "entries" / "other" / "entry.json").write_text("{}")
+    replace, into, seen = Path.replace, board / "entries" / "their-rule", []
+
+    def watched(self, target):
+        seen.append(into.exists())
+        done = replace(self, target)
+        assert not into.exists() or ((into / "entry.json").exists() and len([*(into / "records").iterdir()]) == 4)
+        return done
+
+    monkeypatch.setattr(Path, "replace", watched)
+    leaderboard.generate(board, None, add=entry)
+    monkeypatch.undo()
+    assert into.is_dir()
+    assert len(seen) > 3
+    # It comes last.
+    assert not any(seen)
+
+
+def test_an_entry_that_was_left_half_written_is_replaced(board, entry):
+    half = board / "entries" / "their-rule" / "records"
+    half.mkdir(parents=True)
+    (half / "0123456789abcdef.json").write_text("{}")
+    leaderboard.generate(board, None, add=entry)
+    assert evidence.gather(board).problems == []
+    assert "their-rule" in (board / "README.md").read_text()
+    with pytest.raises(RecordError, match="a name that is taken"):
+        leaderboard.generate(board, None, add=entry)
 
 
 # Altered records
@@ -544,7 +680,7 @@ def test_parameters_that_no_record_could_hold_are_refused_before_anything_runs(t
     )
     options = ["--plugin", "odd.py", "--dry-run", "--set"]
     done = fflbench("run", "own.toml", *options, f"defense.odd.count={10**30}", cwd=tmp_path)
-    assert "an integer of 31 digits is too large" in refused(done)
+    assert "beyond what 64 bits can hold" in refused(done)
     assert "no record under" in refused(fflbench("show", "a" * 300, cwd=tmp_path))
 
 

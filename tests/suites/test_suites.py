@@ -186,8 +186,8 @@ BAD = {
         "own.toml: [defense.krum-3]: use = {'a': 1} must be the name of a registered defense",
     ),
     "a parameter called self": (GOOD.replace("f = 3", "self = 3"), 'has no parameter "self"'),
-    "a label longer than any": (GOOD.replace("krum-3", "k" * 300), "label of 300 letters; at most 200 fit"),
-    "an empty label": (GOOD.replace('"krum-3"', '""').replace("krum-3", '""'), "own.toml: defenses has an empty label"),
+    "a label longer than any": (GOOD.replace("krum-3", "k" * 300), "has 300 letters, and must have 1 to 200"),
+    "an empty label": (GOOD.replace('"krum-3"', '""').replace("krum-3", '""'), "own.toml: the label '' has 0 letters"),
     "an empty list of values": (
         GOOD.replace("sigma = 0.1", "sigma = []"),
         "own.toml: [attack.gaussian-noise]: sigma is an empty",
@@ -254,10 +254,10 @@ def test_what_is_no_toml_is_told(tmp_path, content):
 
 def test_a_suite_that_is_no_file_or_too_large_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(SuiteError, match=r"pipe\.toml is not a regular file"):
+    with pytest.raises(SuiteError, match=r"pipe\.toml is a named pipe, not a file"):
         read(str(tmp_path / "pipe.toml"))
     (tmp_path / "zeros.toml").symlink_to("/dev/zero")
-    with pytest.raises(SuiteError, match=r"zeros\.toml is not a regular file"):
+    with pytest.raises(SuiteError, match=r"zeros\.toml is a device, not a file"):
         read(str(tmp_path / "zeros.toml"))
     with (tmp_path / "sparse.toml").open("wb") as sparse:
         sparse.truncate(2**40)
@@ -278,7 +278,7 @@ def test_a_suite_that_is_not_there_gets_the_nearest_one(tmp_path):
     with pytest.raises(SuiteError, match=r"nowhere\.toml cannot be read: No such file"):
         read(str(tmp_path / "nowhere.toml"))
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(SuiteError, match=r"folder\.toml cannot be read: Is a directory"):
+    with pytest.raises(SuiteError, match=r"folder\.toml is a folder, not a file"):
         read(str(tmp_path / "folder.toml"))
 
 

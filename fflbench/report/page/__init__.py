@@ -12,13 +12,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fflbench import registry
+from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import figures, robust
 from fflbench.report.commands import Commands, plugin_options
 from fflbench.report.panels import Board, Cell, Column, Panel, Row
 from fflbench.report.statistics import shown
-from fflbench.report.texts import slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -104,7 +104,7 @@ def _own(name: str) -> "Markup":
 
 
 def _hash(inline: str) -> str:
-    """What a security policy knows an inline script or style by: no other one runs."""
+    """Hash by which a security policy knows an inline script or style: no other one runs."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
