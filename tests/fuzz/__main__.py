@@ -3,6 +3,7 @@
 # ruff: noqa: T201
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,8 @@ ALL = "all"
 def main() -> int:
     """Run the command; returns its exit code."""
     options = _options()
+    # Whoever ends it leaves nothing behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     campaigns = CAMPAIGNS if options.campaign == ALL or options.door else (options.campaign,)
     known = [door for campaign in campaigns for door in doors(campaign)]
     chosen = [door for door in known if not options.door or door.name in options.door]

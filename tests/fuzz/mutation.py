@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -283,7 +283,10 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 def misplace(rng: Random, path: Path, outside: Path) -> str:
-    """Put something else where a file or a folder should be; returns what."""
+    """Put something else where a file or a folder should be; returns what, or nothing where that is impossible."""
+    if any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in path.parents):
+        # Something else stands in the place of a folder already.
+        return ""
     targets = sorted(file for file in outside.rglob("*"))
     ways: dict[str, Callable[[], object]] = {
         "link": lambda: path.symlink_to(rng.choice(targets)),
@@ -307,8 +310,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def files_under(folder: Path) -> Iterator[Path]:
-    """All files and folders of a folder, in a fixed order."""
-    return iter(sorted(folder.rglob("*")))

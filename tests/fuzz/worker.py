@@ -46,6 +46,7 @@ def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Pat
     # It ends with its owner, however that ends.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     world = World(root)
     _confine(world)
     dump = (root.parent / f"{root.name}.{DUMP}").open("w")
