@@ -15,6 +15,7 @@ from fflbench.data import sources
 from fflbench.data.prepared import NotPreparedError, is_prepared, prepared_only
 from fflbench.data.sets import SETS
 from fflbench.errors import in_a_line
+from fflbench.parameters import quoted
 from fflbench.progress import track
 from fflbench.registry import Entry, Kind
 from fflbench.tasks import Task
@@ -28,7 +29,7 @@ def show(kind: Kind, *, as_json: bool) -> list[str]:
     found = registry.entries(kind)
     problems: list[str] = []
     if as_json:
-        print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=str))  # noqa: T201
+        print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=quoted))  # noqa: T201
     elif not found:
         console(sys.stderr).print(f"No {kind.plural} are registered.")
     else:

@@ -398,9 +398,15 @@ def _load(plugin: str) -> Iterator[Failure]:
             hint = f" (a file is named by its path: --plugin ./{plugin}.py)"
         yield Failure(plugin, f"{in_a_line(error)}{hint}")
         return
-    for inner in pkgutil.iter_modules(getattr(module, "__path__", ())):
-        if not inner.name.startswith("_"):
-            yield from _load(f"{name}.{inner.name}")
+    try:
+        inner = [each.name for each in pkgutil.iter_modules(getattr(module, "__path__", ()))]
+    except Exception as error:
+        # A module may call anything its path.
+        yield Failure(plugin, in_a_line(error))
+        return
+    for each in inner:
+        if not each.startswith("_"):
+            yield from _load(f"{name}.{each}")
 
 
 def _name_of_file(file: str) -> str:

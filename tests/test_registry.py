@@ -150,6 +150,11 @@ def another(updates):
         registry.load_named([plugin(twice)])
 
 
+def test_a_module_may_call_anything_its_path(plugin):
+    (failure,) = registry.load_named([plugin("__path__ = 3\n", "pathless.py")])
+    assert "TypeError" in str(failure)
+
+
 def test_a_plugin_that_was_mended_loads(plugin):
     assert registry.load_named([plugin("1 / 0")])
     assert registry.load_named([plugin(PLUGIN)]) == ()

@@ -9,6 +9,7 @@ import numpy as np
 
 from fflbench.data.examples import Data, Examples
 from fflbench.data.sources import Contents, DataSet, Download, Part, tar_members
+from fflbench.errors import DataError
 from fflbench.progress import track
 from fflbench.randomness import fixed_split
 
@@ -47,7 +48,11 @@ def unpack(file: Path) -> Contents:
     for path, content in track(tar_members(file), f"Unpacking {file.name}", total=100_020):
         place = re.search(r"(train|test)/(neg|pos)/[^/]+\.txt$", path)
         if place:
-            review = {"label": int(place[2] == "pos"), "text": content.decode("utf-8")}
+            try:
+                text = content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path} in {file.name} is damaged: it is no text") from error
+            review = {"label": int(place[2] == "pos"), "text": text}
             reviews[f"{place[1]}.jsonl"].append(json.dumps(review))
     return {name: "\n".join(lines).encode() for name, lines in reviews.items()}
 

@@ -122,6 +122,9 @@ def _store(place: Path, data: Data) -> Data:
 
 
 def _open(place: Path) -> Data:
+    if odd := [file.name for file in place.iterdir() if not file.is_file()]:
+        # Reading a named pipe would wait for a writer.
+        raise ValueError(f"{odd[0]} is no file")
     about = json.loads((place / "about.json").read_text("utf-8"))
 
     def array(name: str) -> npt.NDArray[Any]:

@@ -161,6 +161,7 @@ def test_a_full_disk_costs_only_the_cache(here, monkeypatch):
         lambda place: (place / "about.json").write_text("{}"),
         lambda place: (place / "about.json").write_text("[]"),
         lambda place: (place / "about.json").write_text('{"sha256": null}'),
+        lambda place: ((place / "x_test.npy").unlink(), os.mkfifo(place / "x_test.npy")),
     ],
 )
 def test_damaged_arrays_are_told_and_made_anew(here, damage):
