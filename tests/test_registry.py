@@ -305,7 +305,7 @@ from fflbench.federation import Attack, Defense
 from fflbench.registry import attack, defense
 
 class Odd(BaseException):
-    """What nobody expects."""
+    """An exception that nobody expects."""
 
 @defense("unchecked", title="Unchecked")
 def unchecked(updates, model: Annotated[np.ndarray, "a type that nobody can check"] = None):

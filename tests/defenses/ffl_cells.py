@@ -25,7 +25,7 @@ def cell(attack="none", defense="ffl", seed=0, attack_parameters=None, defense_p
 
 
 def by_name(it, selected, rows):
-    """What each participant sends: its row times its number of examples over the mean."""
+    """Rows as participants send them: times their number of examples over the mean."""
     factors = (it.defense.setting.sizes[selected] / it.defense.setting.sizes.mean()).astype(np.float32)
     return {int(who): row * factor for who, row, factor in zip(selected, rows, factors, strict=True)}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fuzz.case import Case
 
 FORMULA = re.compile(r"[=+\-@\t\r]")
-"""What makes a cell a formula for a spreadsheet."""
+"""Characters that make a cell a formula for a spreadsheet."""
 MARKUP = ("<script>alert", "<img src=x")
 """Markup that only a hostile text contains."""
 

@@ -34,7 +34,7 @@ def test_a_few_hundred_cases_over_all_doors_find_no_failure():
 
 
 def attempts(attempt, cases=2, seconds=20.0, **options):
-    """What comes of a door with this function."""
+    """Outcome of a door with this function."""
     door = Door("tested", attempt, **options)
     return run([door], deal([door], cases), workers=1, seconds=seconds)
 
