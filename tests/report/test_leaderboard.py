@@ -122,7 +122,7 @@ def record(attack="none", defense="fedavg", seed=0, accuracy=0.9, success=0.0, t
         "metrics": metrics,
         "facts": facts,
         "history": history,
-        "manifest": {"results": {"core": 2, "task": 1, "attack": 1, "defense": 1}, "processor": "x"},
+        "manifest": {"results": {"core": 2, "robustness": 2, "task": 1, "attack": 1, "defense": 1}, "processor": "x"},
     }
     return Record(**(made | changes))
 
@@ -588,9 +588,9 @@ def test_intervals_of_shares_stay_within_0_and_1():
 
 
 @given(st.sampled_from(sorted(verifying.DRIFT)), st.floats(0, 1))
-def test_no_share_drifts_by_more_than_two_points(name, value):
+def test_no_share_drifts_by_more_than_three_points(name, value):
     if verifying._is_share(name):
-        assert verifying.drift(name, value) <= 0.02
+        assert verifying.drift(name, value) <= 0.03
 
 
 def test_verify_tells_of_altered_evidence_too(real, tmp_path):
