@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_origin
@@ -249,7 +250,7 @@ def _check(suite: Suite, task: Choice, attack: Choice, defense: Choice) -> None:
     except FflbenchError as error:
         raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
     with plugin_code(f'attack "{attack.name}"'):
-        attackers = hostile.count(playing.participants)
+        attackers = operator.index(hostile.count(playing.participants))
     if attackers >= playing.participants or (hostile.share > 0 and attackers == 0):
         who = "none" if attackers else "all"
         raise SuiteError(

@@ -161,6 +161,12 @@ class Miscounts(Attack):
     """Cannot count."""
     def count(self, participants):
         raise ArithmeticError("one, two, many")
+
+@attack("counts-in-words", title="Counts in words", knows=[])
+class CountsInWords(Attack):
+    """Counts, but not in numbers."""
+    def count(self, participants):
+        return "many"
 '''
 
 
@@ -205,6 +211,10 @@ def test_a_task_whose_code_leaves_fails_its_own_cells_only(leaving):
         ),
         (['defenses=["post"]'], 'own.toml: defenses: defense "post": SystemExit: not now'),
         (['attacks=["miscounts"]'], 'attack "miscounts": ArithmeticError: one, two, many'),
+        (
+            ['attacks=["counts-in-words"]'],
+            "attack \"counts-in-words\": TypeError: 'str' object cannot be interpreted as an integer",
+        ),
     ],
 )
 def test_a_plugin_that_fails_in_planning_is_one_sentence(leaving, settings, told):
