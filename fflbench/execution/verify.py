@@ -44,8 +44,8 @@ DRIFT = {
 }
 """How far a metric may move from one processor to another: the most that was measured, times 1.2 to 4.
 
-489 cells of two leaderboards on an AMD Zen 3 and a Zen 4, and 285 of them with other instruction sets on the latter
-(docs/leaderboards.md has the table).
+425 cells of two leaderboards on an AMD Zen 3 and a Zen 4, 64 more runs of the second one's suite, and 285 of the cells
+with other instruction sets on the Zen 4 (docs/leaderboards.md has the table).
 """
 RELATIVE = ("test_loss",)
 """Metrics whose drift is a share of the figure."""
