@@ -45,14 +45,12 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
             others["pfl-research, two workers"] = (_pfl(name, rounds), pfl)
             others[TUNED] = (_pfl(name, rounds, "--tuned"), None)
         what = f"{name}, rounds, two cells side by side"
-        yield from race(
-            what, _side_by_side(name, rounds), others, repeats=2 if name == "mnist-cnn" else 3, warm_up=False
-        )
+        yield from race(what, _side_by_side(name, rounds), others, warm_up=False)
     if available("adult-mlp"):
         # The server that workers come from has imported torch before either side begins.
         warm_up()
         two = {"1 worker": (_suite(1), 1.85)}
-        yield from race("a suite of 16 equal cells, 2 workers", _suite(CELLS), two, repeats=2, warm_up=False)
+        yield from race("a suite of 16 equal cells, 2 workers", _suite(CELLS), two, warm_up=False)
 
 
 def _side_by_side(name: str, rounds: int) -> Side:

@@ -20,14 +20,14 @@ from fflbench.records.manifest import processor
 FOLDER = Path(__file__).parent
 RESULTS, PAGE, PICTURE = FOLDER / "results.json", FOLDER / "README.md", FOLDER / "ratios.svg"
 
-SHARE = 0.7
+SHARE = 0.75
 """Of a committed ratio that must be reached: machines are noisy, and slips are larger."""
 
 HEADER = """# How fast we are
 
-Ratios, theirs over ours, measured in one run with the sides taking turns; the best of several runs of each
+Ratios, theirs over ours, measured in one run with the sides taking turns; the best of five turns of each
 counts. Made by `python -m benchmarks --peers --write` after `pip install -e ".[peers]"`; `python -m benchmarks --check`
-compares ratios measured anew with those of the same processor, never seconds, and fails below 70% of them.
+compares ratios measured anew with those of the same processor, never seconds, and fails below 75% of them.
 
 Beside whole rounds, "ours" is the time of two cells divided by the rounds they play together: that is how a suite runs.
 One federation by itself takes one core, so one MNIST round takes it longer than pfl-research with two workers. Torch

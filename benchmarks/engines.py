@@ -81,4 +81,4 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
 
         ours = partial(trained.train, weights, selected, 0)
         what = f"{name}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"
-        yield from race(what, ours, {PLAIN: (plain_loop(task, holdings, list(selected)), wanted)}, repeats=5)
+        yield from race(what, ours, {PLAIN: (plain_loop(task, holdings, list(selected)), wanted)})

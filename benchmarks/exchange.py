@@ -16,12 +16,12 @@ from rich.table import Table
 
 from benchmarks.timing import Ratio, Side, race
 from fflbench import kernels, registry
-from fflbench.cost.play import begun
-from fflbench.cost.runtime import rounds
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy
 from fflbench.crypto.exchange import Acceptor, Initiator, Server
 from fflbench.federation.columns import Columns
+from fflbench.measures.one_round import begun
+from fflbench.measures.runtime import rounds
 from fflbench.progress import track
 from fflbench.registry import Kind
 from fflbench.types import Vector
@@ -55,7 +55,7 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
             return play
 
         what = f"FFL server, {UPDATES} x {D:,}, decryption included, 1 thread"
-        yield from race(what, server("ffl", mode="full"), {"median": (server("median"), 1.0)}, repeats=2)
+        yield from race(what, server("ffl", mode="full"), {"median": (server("median"), 1.0)})
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -35,7 +35,7 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
                 others["ByzFL"] = (_byzfl(rule, tensor, f), WANTED[rule, n])
 
             ours = partial(aggregate, rule, updates, **parameters)
-            yield from race(f"{rule}, {n} x {d:,}", ours, others, repeats=5)
+            yield from race(f"{rule}, {n} x {d:,}", ours, others)
 
 
 def _torch(rule: str, tensor: torch.Tensor, f: int) -> Side:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from fflbench.progress import track
 
+ALTERNATIONS = 5
+"""Turns of each side, of which the best counts."""
+
 Side = Callable[[], float | object]
 """Work to be timed; one that returns a float has timed itself."""
 
@@ -36,14 +39,12 @@ class Ratio:
         return f"{self.what} | {self.against}"
 
 
-def race(
-    what: str, ours: Side, others: dict[str, tuple[Side, float | None]], *, repeats: int = 3, warm_up: bool = True
-) -> list[Ratio]:
+def race(what: str, ours: Side, others: dict[str, tuple[Side, float | None]], *, warm_up: bool = True) -> list[Ratio]:
     """Our side against others, each with the ratio to reach."""
     load = os.getloadavg()[0]
     sides = {"ours": ours, **{name: side for name, (side, _) in others.items()}}
     best = dict.fromkeys(sides, float("inf"))
-    turns = [name for _ in range(repeats + warm_up) for name in sides]
+    turns = [name for _ in range(ALTERNATIONS + warm_up) for name in sides]
     for place, name in enumerate(track(turns, what)):
         start = time.perf_counter()
         told = sides[name]()

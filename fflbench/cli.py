@@ -128,7 +128,9 @@ Out = Annotated[Path, typer.Option("--out", help="Folder for results: records st
 
 @app.command("run")
 def run_command(
-    suite: Annotated[str, typer.Argument(help="A suite by name, a suite file, or a cell's record to run it again.")],
+    suite: Annotated[
+        str, typer.Argument(help="A suite by name, a suite file, or a record to run again: its file, or BOARD/ID.")
+    ],
     out: Out = Path("results"),
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of the suite's, as in 0,1,2.")] = None,
     settings: Annotated[
@@ -170,15 +172,15 @@ def run_command(
     keep their state and stops, Ctrl-C twice stops at once. Ends with exit code 1 when a cell failed. Examples: fflbench
     run quick · fflbench run my-suite.toml --seeds 0,1 --set rounds=10 · fflbench run quick --executor ray
     """
-    from fflbench.execution import command, durations, memory
+    from fflbench import run_and_report, units
     from fflbench.execution.run import Options
 
     options = Options(
         workers=workers,
         device=device,
         plugins=tuple(plugin or ()),
-        memory_limit=None if memory_limit is None else memory.parse(memory_limit),
-        cell_timeout=durations.parse(cell_timeout),
+        memory_limit=None if memory_limit is None else units.parse_bytes(memory_limit),
+        cell_timeout=units.parse_duration(cell_timeout),
         executor=executor.value,
         address=address,
         retries=retries,
@@ -186,7 +188,9 @@ def run_command(
         command=spelled_out(shlex.join(["fflbench", *sys.argv[1:]])),
         data_dir=data_dir,
     )
-    command.run(suite, options, out=out, seeds=_seeds(seeds), settings=settings or [], dry_run=dry_run, force=force)
+    run_and_report.run(
+        suite, options, out=out, seeds=_seeds(seeds), settings=settings or [], dry_run=dry_run, force=force
+    )
 
 
 @app.command("status")
@@ -200,25 +204,34 @@ def status_command(
 
     Example: fflbench status results/quick
     """
-    from fflbench.execution import command
+    from fflbench import run_and_report
 
-    command.status(folder, as_json=as_json)
+    run_and_report.status(folder, as_json=as_json)
 
 
 @app.command("leaderboard")
 def leaderboard_command(
-    folder: Annotated[Path, typer.Argument(help="Records that a run wrote, as results/quick, or a leaderboard.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Records that a run wrote, as results/quick, or a leaderboard; with --all a folder of leaderboards "
+            "(default: leaderboards)."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where it goes (default: leaderboards/SUITE, or where it is).")
     ] = None,
     add: Annotated[
-        Path | None,
-        typer.Option("--add", help="Take an entry from outside into it first: entry.json and records/ with digests."),
+        Path | None, typer.Option("--add", help="Take an entry from outside into it first: entry.json and records.")
     ] = None,
     knows: Annotated[
         list[str] | None,
         typer.Option("--knows", help='Only attackers who know at most this, as in --knows "own data"; several times.'),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Make every leaderboard of a folder again.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing, name files that differ from what records give; then exit 1.")
+    ] = False,
     allow_partial: Annotated[
         bool, typer.Option("--allow-partial", help="Exit with 0 though some records could not be used.")
     ] = False,
@@ -227,7 +240,7 @@ def leaderboard_command(
     """Make tables and figures from records; nothing runs, and the same records give the same bytes.
 
     Damaged or altered records are named and left out, and the exit code is 1. Examples: fflbench leaderboard
-    results/quick · fflbench leaderboard leaderboards/quick --add their-entry
+    results/quick · fflbench leaderboard leaderboards/quick --add their-entry · fflbench leaderboard --all --check
     """
     from fflbench import registry
     from fflbench.privacy.targets import PAIRS, TRAITOR
@@ -238,6 +251,22 @@ def leaderboard_command(
     strange = set(knows or ()) - {*registry.KNOWLEDGE, PAIRS, TRAITOR}
     if strange:
         raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join([*registry.KNOWLEDGE, PAIRS, TRAITOR])}')
+    if (every or check) and (out or add or knows):
+        raise FflbenchError("--all and --check are for leaderboards as they are: leave out --out, --add and --knows")
+    if every:
+        folders = leaderboard.all_boards(folder or leaderboard.BOARDS)
+    elif folder is not None:
+        folders = [folder]
+    else:
+        raise FflbenchError("which folder? Name one, as in fflbench leaderboard results/quick, or give --all")
+    if every or check:
+        again = leaderboard.compare(folders) if check else leaderboard.generate_all(folders)
+        for line in again.lines:
+            typer.echo(line, err=True)
+        if again.differ or (again.problems and not allow_partial):
+            raise typer.Exit(1)
+        return
+    (folder,) = folders
     where, found = leaderboard.generate(folder, out, knows or (), add)
     if add:
         typer.echo(f"{add} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
@@ -367,21 +396,25 @@ def _numbers(text: str | None, option: str, kind: type[N]) -> list[N]:
 
 @app.command("show")
 def show_command(
-    cell: Annotated[str, typer.Argument(help="A record's file, or the first letters of a cell's id.")],
+    cell: Annotated[
+        str, typer.Argument(help="A record's file, BOARD/ID in a leaderboard, or the first letters of an id.")
+    ],
     out: Out = Path("results"),
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw its rounds to this file, .png or .svg: accuracy, and trust if any.")
+        Path | None, typer.Option(help="Also draw its curves to this file, .png or .svg: accuracy, and trust if any.")
     ] = None,
+    plugin: Plugins = None,
 ) -> None:
-    """Show one record: configuration, metrics, accuracy over rounds, and the command that runs it again."""
+    """Show one record: configuration, metrics, its measure's curves, and the command that runs it again."""
+    from fflbench import registry
     from fflbench.report import show
 
+    for failure in registry.load_named(plugin or []):
+        raise FflbenchError(str(failure))
     file = show.find(cell, out)
     typer.echo(show.show(file))
     if plot:
-        from fflbench.report import plots
-
-        plots.rounds(file, plot)
+        show.draw(file, plot)
         typer.echo(f"drawn to {plot}", err=True)
 
 

@@ -124,12 +124,10 @@ class Entry:
         return parameters.check(str(self), self.parameters, given)
 
     def create(self, /, **given: Any) -> Any:
-        """The plugin with its parameters set: an object of its class, or a `Rule` that calls its function."""
+        """The plugin with its parameters set: an object of its class, or one that calls its function."""
         checked = self.check(given)
         if not inspect.isclass(self.target):
-            from fflbench.federation.defense import Rule
-
-            return Rule(self, checked)
+            return _wrappers[self.kind](self, checked)
         with plugin_code(self):
             try:
                 return self.target(**checked)
@@ -149,6 +147,7 @@ class Failure:
 
 
 _entries: dict[tuple[Kind, str], Entry] = {}
+_wrappers: dict[Kind, Callable[[Entry, Mapping[str, Any]], Any]] = {}
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type[Any])
@@ -205,6 +204,11 @@ def task(name: str, *, title: str, citation: str = "", version: int = 1) -> Call
 def measure(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
     """Register a measure: a subclass of `fflbench.measures.Measure` whose fields a suite's [measure] table sets."""
     return lambda target: _register(Kind.MEASURE, target, name, title=title, citation=citation, version=version)
+
+
+def wrap_functions(kind: Kind, wrapper: Callable[[Entry, Mapping[str, Any]], Any]) -> None:
+    """Let `Entry.create` of a registered function call this, with the entry and its parameters."""
+    _wrappers[kind] = wrapper
 
 
 def suites_in(folder: Path) -> None:

@@ -3,7 +3,7 @@
 A row of a `Matrix` is one participant's update: the change of its model, parameters first, then float buffers.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,3 +13,10 @@ Vector: TypeAlias = npt.NDArray[np.float32]
 Indices: TypeAlias = npt.NDArray[np.int64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Inputs: TypeAlias = npt.NDArray[Any]
+
+
+class State(NamedTuple):
+    """State that a long computation resumes from: arrays, and facts that JSON can hold."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    facts: dict[str, Any]

@@ -12,14 +12,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from fflbench.errors import FflbenchError, in_a_line, spelled_out
-from fflbench.measures import Outcome
+from fflbench.measures.measure import Context
+from fflbench.reading import read_bytes
 from fflbench.records.arrays import pack, unpack
 from fflbench.records.manifest import manifest, results_versions
-from fflbench.records.reading import read_bytes
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell
+from fflbench.types import State
 
 CHECKPOINT_SECONDS = 60.0
 """How much work a crash may cost at most, and from which length on cells checkpoint at all."""
@@ -74,25 +75,38 @@ def play(
     device: str = "cpu",
     plugins: Sequence[str] = (),
     checkpoint: Place | None = None,
-    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+    report: Callable[[int, float | None], None] = lambda step, accuracy: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Record:
     """Run a cell; whatever goes wrong in it is in its record.
 
-    After each round it looks whether it is to stop, keeps its state and raises `StoppedError`. A measure has no state
-    to keep: it is played to its end.
+    Where its measure offers its state and the cell is to stop, the state is kept and `StoppedError` raised; a measure
+    that never does is run to its end.
     """
     start = time.perf_counter()
+    # Of this cell and these versions alone, under whatever name the file comes.
+    kept = _Checkpoint(checkpoint, {"cell": cell.id, **results_versions(cell.configuration)}) if checkpoint else None
+
+    def keep(state: Callable[[], State]) -> None:
+        if kept and stopping():
+            raise StoppedError(kept.keep(state()))
+        if kept and kept.due:
+            kept.keep(state())
+
     try:
-        if measure := cell.measure:
-            task, defense = cell.create(Kind.TASK), cell.create(Kind.DEFENSE)
-            attack = cell.create(measure.attacked) if measure.attacked else None
-            outcome = measure.play(
-                task, defense, cell.seed, lambda step: tell({"round": step, "accuracy": None}), attack, device
+        outcome = cell.measure.run(
+            Context(
+                task=cell.create(Kind.TASK),
+                defense=cell.create(Kind.DEFENSE),
+                seed=cell.seed,
+                attack=cell.attack,
+                device=device,
+                report=report,
+                keep=keep,
+                resume=kept.resume if kept else lambda restore: None,
             )
-            before = 0.0
-        else:
-            outcome, before = _play_rounds(cell, device, checkpoint, tell, stopping)
+        )
+        before = kept.before if kept else 0.0
         record = record_of(
             cell,
             suite,
@@ -113,36 +127,6 @@ def play(
         return record_of(cell, suite, device, plugins, status="failed", error=_reason(error))
 
 
-def _play_rounds(
-    cell: Cell,
-    device: str,
-    checkpoint: Place | None,
-    tell: Callable[[dict[str, Any]], None],
-    stopping: Callable[[], bool],
-) -> tuple[Outcome, float]:
-    """What a federation comes to, and the seconds that were spent on it before, where it goes on from a checkpoint."""
-    # Torch takes seconds to import, and planning does without.
-    from fflbench.federation.rounds import Federation
-
-    federation = Federation(
-        cell.create(Kind.TASK), cell.create(Kind.ATTACK), cell.create(Kind.DEFENSE), cell.seed, device=device
-    )
-    # Of this cell and these versions alone, under whatever name the file comes.
-    kept = _Checkpoint(checkpoint, {"cell": cell.id, **results_versions(cell)}) if checkpoint else None
-    if kept:
-        kept.restore(federation)
-
-    def each_round(told: dict[str, Any]) -> None:
-        tell(told)
-        if kept and stopping() and federation.round < federation.task.rounds:
-            raise StoppedError(kept.keep(federation))
-        if kept and kept.due:
-            kept.keep(federation)
-
-    before = sum(federation.seconds.values())
-    return federation.run(each_round), before
-
-
 def _reason(error: BaseException) -> str:
     """What happened, in the last line, and where, by file names alone: paths tell of the machine, not of the error."""
     if isinstance(error, FflbenchError):
@@ -159,29 +143,33 @@ def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **fou
         id=cell.id,
         suite=suite,
         labels=dict(cell.labels),
+        sweep={kind: dict(sweep) for kind, sweep in cell.sweep.items()},
         configuration=dict(cell.configuration),
-        manifest=manifest(cell, device, plugins),
+        manifest=manifest(cell.configuration, device, plugins),
         **found,
     )
 
 
 class _Checkpoint:
-    """A federation's state in one file, good for one cell's versions: a digest, then arrays and facts, not pickled."""
+    """A measure's state in one file, good for one cell's versions: a digest, then arrays and facts, not pickled."""
 
     def __init__(self, place: Place, versions: dict[str, int | str]) -> None:
         self.place, self.versions = place, versions
-        self.last, self.took = time.monotonic(), 0.0
+        self.start = self.last = time.monotonic()
+        self.took = 0.0
+        self.before = 0.0
+        """Seconds that earlier runs of the cell took, up to the state it resumed from."""
 
     @property
     def due(self) -> bool:
         """Whether the last writing is a while ago."""
         return time.monotonic() - self.last >= max(CHECKPOINT_SECONDS, self.took / CHECKPOINT_SHARE)
 
-    def keep(self, federation: Any) -> bool:
+    def keep(self, state: State) -> bool:
         """Write the state; where that cannot be done the cell goes on without. Says whether it was."""
         start = time.monotonic()
-        state = federation.state()
-        text = json.dumps({"versions": self.versions, **state.facts}).encode()
+        seconds = self.before + start - self.start
+        text = json.dumps({"versions": self.versions, "seconds": seconds, "facts": state.facts}).encode()
         try:
             packed = pack({FACTS: np.frombuffer(text, np.uint8), **state.arrays}, compressed=False)
             self.place.write(hashlib.sha256(packed).digest() + packed)
@@ -193,19 +181,19 @@ class _Checkpoint:
         self.took = self.last - start
         return kept
 
-    def restore(self, federation: Any) -> None:
+    def resume(self, restore: Callable[[State], None]) -> None:
         """Go on from what is there; a checkpoint that is damaged or of other versions is as good as none."""
-        from fflbench.federation.rounds import State
-
         try:
             content = memoryview(self.place.read())
             digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
             if hashlib.sha256(packed).digest() != digest:
                 return
             arrays = unpack(bytes(packed), limit=2 * len(packed), most=None)
-            facts = json.loads(arrays.pop(FACTS).tobytes())
-            if facts.pop("versions") == self.versions:
-                federation.restore(State(arrays, facts))
+            kept = json.loads(arrays.pop(FACTS).tobytes())
+            if kept["versions"] == self.versions:
+                before = float(kept["seconds"])
+                restore(State(arrays, kept["facts"]))
+                self.before = before
         except Exception:
             # Whoever wrote it, with whatever in it: the cell can always begin anew.
             return

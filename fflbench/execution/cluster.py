@@ -42,10 +42,10 @@ from fflbench.execution.jobs import (
     too_long,
 )
 from fflbench.execution.node import Baggage, Desk, last_line, parts_of, play
-from fflbench.measures import readable_bytes
 from fflbench.records.manifest import commit, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
+from fflbench.units import readable_bytes
 
 LOOK_SECONDS = 2.0
 """How often the driver looks at the nodes."""
@@ -165,7 +165,7 @@ class _Driver:
             # What is tried again, and how often, is for us to say.
             max_retries=0,
             **options,
-        ).remote(job.cell, results_versions(job.cell), self.submitted, self.baggage, kept, self.desk)
+        ).remote(job.cell, results_versions(job.cell.configuration), self.submitted, self.baggage, kept, self.desk)
         self.tries[ref] = self.by_cell[job.cell.id] = _Try(job, self.submitted)
         self.submitted += 1
 

@@ -110,9 +110,10 @@ def _facts(event: Event) -> dict[str, Any]:
             return {**facts, "why": event.why}
         case Finished():
             record = event.record
-            found: dict[str, Any] = {
-                key: record.metrics[key] for key in ("accuracy", "diverged") if key in record.metrics
-            }
+            declared = [
+                metric.name for metric in event.cell.measure.metrics if metric.headline or metric.kind == "flag"
+            ]
+            found = {name: record.metrics[name] for name in declared if name in record.metrics}
             why = {"reason": record.reason, **record.facts} if record.status == "failed" else {}
             return {**facts, "status": record.status, **found, **why, "took": record.seconds.get("total")}
 
@@ -169,7 +170,12 @@ def verdict(event: Finished) -> str:
     record = event.record
     if record.status == "failed":
         return f"failed: {record.reason}"
-    if record.metrics.get("diverged"):
-        return "diverged"
+    metrics = event.cell.measure.metrics
+    if raised := [metric.title for metric in metrics if metric.kind == "flag" and record.metrics.get(metric.name)]:
+        return ", ".join(raised)
     took = f"in {record.seconds['total']:.1f} s"
-    return f"accuracy {record.metrics['accuracy']:.1%} {took}" if "accuracy" in record.metrics else f"done {took}"
+    for metric in metrics:
+        if metric.headline and isinstance(value := record.metrics.get(metric.name), int | float):
+            unit = metric.unit if metric.unit == "%" else f" {metric.unit}".rstrip()
+            return f"{metric.title} {metric.factor * value:.{metric.digits}f}{unit} {took}"
+    return f"done {took}"

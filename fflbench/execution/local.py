@@ -331,7 +331,7 @@ def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], env
                 device=device,
                 plugins=plugins,
                 checkpoint=File(checkpoint),
-                tell=_now_and_then(pipe),
+                report=_now_and_then(pipe),
                 stopping=stopping.is_set,
             )
         except StoppedError as stopped:
@@ -340,16 +340,16 @@ def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], env
 
 
 def _now_and_then(pipe: Connection) -> Any:
-    """Tells of rounds, but not of every one where they are fast."""
+    """Reports steps, but not every one where they are fast."""
     last = -math.inf
 
-    def tell(told: dict[str, Any]) -> None:
+    def report(step: int, accuracy: float | None) -> None:
         nonlocal last
         if time.monotonic() - last >= TELL_SECONDS:
             last = time.monotonic()
-            pipe.send((told["round"], told["accuracy"]))
+            pipe.send((step, accuracy))
 
-    return tell
+    return report
 
 
 def _die_first() -> None:

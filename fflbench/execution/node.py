@@ -92,7 +92,7 @@ def play(
                 device=baggage.device,
                 plugins=baggage.plugins,
                 checkpoint=line,
-                tell=line.tell,
+                report=line.report,
                 stopping=line.stopping,
             )
         except StoppedError as stopped:
@@ -217,12 +217,12 @@ class _Line:
         except RayError as error:
             raise OSError(last_line(error)) from error
 
-    def tell(self, told: Mapping[str, Any]) -> None:
-        """Say which round it is, but not of every one where they are fast."""
+    def report(self, step: int, accuracy: float | None) -> None:
+        """Say which step it is, but not of every one where they are fast."""
         due = time.monotonic() - self.last >= TELL_SECONDS
         if due and (self.answer is None or self.answer.done()):
             self.last = time.monotonic()
-            self.answer = self.put("round", (told["round"], told["accuracy"]))
+            self.answer = self.put("round", (step, accuracy))
 
     def stopping(self) -> bool:
         """Whether the driver has said to stop."""

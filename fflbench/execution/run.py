@@ -1,4 +1,4 @@
-"""`fflbench run`: plan, leave out what is done, execute, keep records, make tables."""
+"""`fflbench run`: plan, leave out what is done, execute, keep records."""
 
 import math
 import os
@@ -15,32 +15,31 @@ from typing import Any, TypeVar
 from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError, SuiteError, spelled_out
 from fflbench.execution import local, standing
-from fflbench.execution.calibration import one_kind, seconds_of
 from fflbench.execution.display import display
+from fflbench.execution.estimates import memory_of, one_kind, seconds_of
 from fflbench.execution.jobs import Event, Events, Finished, Job, Note, Terms
 from fflbench.execution.machine import cores, machine_memory
-from fflbench.execution.memory import memory_of
 from fflbench.execution.standing import Watch
-from fflbench.measures import PROCESS_BYTES
+from fflbench.measures.measure import PROCESS_BYTES
 from fflbench.progress import quiet
-from fflbench.records.evidence import SUMS
+from fflbench.records import packed
 from fflbench.records.manifest import results_versions
-from fflbench.records.names import slug
 from fflbench.records.record import Record, Records
-from fflbench.records.shapes import LONGEST_TITLE
 from fflbench.records.store import Store
 from fflbench.records.store import read as read_record
+from fflbench.records.validation import LONGEST_TITLE
 from fflbench.registry import Kind
 from fflbench.suites.plan import Cell, plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
+from fflbench.texts import slug
 
 R = TypeVar("R")
 
 EXECUTORS = ("local", "ray")
 STOPPING = (
-    "stopping: nothing new starts, cells under way keep their state after this round, and measures are played to their "
-    "end; Ctrl-C again stops at once"
+    "stopping: nothing new starts, cells under way keep their state after this round, and those that cannot run to "
+    "their end; Ctrl-C again stops at once"
 )
 
 START_UP = 5.0
@@ -94,11 +93,12 @@ def prepare(
         raise SuiteError(str(failure))
     if device != "cpu":
         check_device(device)
-    if suite.endswith(".json"):
+    on_board = packed.names_one(Path(suite))
+    one_record = on_board or suite.endswith(".json")
+    if one_record:
         name, title, cells = _from_record(Path(suite), settings, seeds)
-        beside = Path(suite).parent
         # What a leaderboard was made from is evidence, and stays as it is.
-        store = Store(Path(out) / slug(name) if (beside / SUMS).exists() else beside)
+        store = Store(Path(out) / slug(name) if on_board else Path(suite).parent)
     else:
         told = list(settings) + ([f"seeds = {list(seeds)}"] if seeds is not None else [])
         content = read(suite, told)
@@ -113,7 +113,7 @@ def prepare(
         for file in (store.file(cell.id), store.arrays_file(cell.id), store.checkpoint(cell.id)):
             if os.path.isdir(file):  # noqa: PTH112 (a name too long for a folder is none)
                 raise RecordError(f"{file} is a folder where a file of a record should be; move it away")
-    planned = Plan(name, title, store, cells, force=force, one_record=suite.endswith(".json"))
+    planned = Plan(name, title, store, cells, force=force, one_record=one_record)
     if force:
         return planned
     found = {cell.id: record for cell in cells if (record := _finished(cell, store, name))}
@@ -198,7 +198,7 @@ def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] 
 
 def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Event, None, None]:
     """Run cells, keep what comes of them, show it, and pass it on."""
-    rounds = {cell.id: cell.measure.steps() if cell.measure else cell.create(Kind.TASK).rounds for cell in cells}
+    rounds = {cell.id: cell.measure.steps(cell.create(Kind.TASK)) for cell in cells}
     # One cell that runs again is not the run of its suite.
     file = None if planned.one_record else planned.store.folder / standing.FILE
     watch = Watch(planned.suite, options.command, len(planned.cells), rounds, file)
@@ -279,7 +279,7 @@ def _reckon(cells: list[Cell], options: Options) -> tuple[dict[str, float], list
 def _prepare(cells: list[Cell], unseen: bool) -> None:
     """Have the data sets of tasks, once, with their bars: workers find the arrays ready."""
     with quiet() if unseen else nullcontext():
-        for task in _trained(cells):
+        for task in _looked_at(cells):
             if task.data_set and type(task).data is Task.data:
                 with _told_in_its_cells():
                     task.data()
@@ -288,7 +288,7 @@ def _prepare(cells: list[Cell], unseen: bool) -> None:
 def _calibrate(cells: list[Cell], here: bool, unseen: bool) -> list[float]:
     """What each cell takes in seconds; too many participants for the data are told at once."""
     with quiet() if unseen else nullcontext():
-        for task in _trained(cells) if here else ():
+        for task in _looked_at(cells) if here else ():
             with _told_in_its_cells():
                 task.divide(task.data().train.y, seed=0)
         # Where all are alike there is nothing to put in order.
@@ -306,22 +306,17 @@ def _told_in_its_cells() -> Iterator[None]:
         pass
 
 
-def _trained(cells: Sequence[Cell]) -> list[Task]:
-    """The tasks of cells that measure nothing else."""
-    attacked = [cell for cell in cells if not cell.measure]
-    return list({str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in attacked}.values())
+def _looked_at(cells: Sequence[Cell]) -> list[Task]:
+    """The tasks of cells whose measures look at data."""
+    looking = [cell for cell in cells if cell.measure.needs_data]
+    return list({str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in looking}.values())
 
 
 def _jobs(cells: Sequence[Cell], needs: Sequence[int], device: str) -> Iterator[Job]:
     for cell, memory in zip(cells, needs, strict=True):
         task: Task = cell.create(Kind.TASK)
-        threads = cell.measure.threads if cell.measure else 1
-        gpus = task.gpus if device.startswith("cuda") else 0
-        yield Job(cell, memory, _alone(cell), max(task.cpus, threads), gpus)
-
-
-def _alone(cell: Cell) -> bool:
-    return bool(cell.measure and cell.measure.alone)
+        measure, gpus = cell.measure, task.gpus if device.startswith("cuda") else 0
+        yield Job(cell, memory, measure.alone, max(task.cpus, measure.threads), gpus)
 
 
 def _with_command(event: Finished, store: Store, options: Options) -> Finished:
@@ -384,8 +379,8 @@ def check_device(device: str) -> None:
 def estimate(planned: Plan, workers: int | None = None) -> float:
     """Seconds that the open cells will take on this machine, from a short calibration of each task."""
     expected = list(zip(planned.open, seconds_of(planned.open), strict=True))
-    one_by_one = sum(seconds for cell, seconds in expected if _alone(cell))
-    together = sum(seconds for cell, seconds in expected if not _alone(cell))
+    one_by_one = sum(seconds for cell, seconds in expected if cell.measure.alone)
+    together = sum(seconds for cell, seconds in expected if not cell.measure.alone)
     return START_UP + one_by_one + together / max(1, min(workers or cores(), len(planned.open)))
 
 
@@ -394,19 +389,17 @@ def _finished(cell: Cell, store: Store, suite: str) -> Record | None:
     record = store.read(cell.id)
     if record is None or record.status != "done":
         return None
-    if cell.measure and set(cell.measure.metrics) - set(record.metrics):
-        return None
     try:
         store.arrays(record)
     except RecordError as error:
         warnings.warn(f"{error}; its cell runs again", stacklevel=2)
         return None
-    return record.model_copy(update={"labels": dict(cell.labels), "suite": suite})
+    return record.model_copy(update={"labels": dict(cell.labels), "sweep": dict(cell.sweep), "suite": suite})
 
 
 def _changed(record: Record, cell: Cell) -> list[str]:
     """Parts of a cell whose results version, or source, is no longer that of its record."""
-    made, now = record.manifest.get("results"), results_versions(cell)
+    made, now = record.manifest.get("results"), results_versions(cell.configuration)
     before = made if isinstance(made, dict) else {}
     parts = {kind.value: str(cell.entry(kind)) for kind in cell.kinds}
     return [parts.get(part, "fflbench itself") for part, version in now.items() if before.get(part) != version]
@@ -416,7 +409,7 @@ def _from_record(file: Path, settings: Iterable[str], seeds: Sequence[int] | Non
     if list(settings) or seeds is not None:
         raise SuiteError(f"{file} is the record of one cell, which --set and --seeds cannot change")
     record = read_record(file)
-    cell = Cell(record.configuration, record.labels)
+    cell = Cell(record.configuration, record.labels, record.sweep)
     try:
         for kind in cell.kinds:
             cell.create(kind)

@@ -16,10 +16,10 @@ from annotated_types import Ge, Le
 from pydantic import AllowInfNan, BaseModel, ConfigDict
 
 from fflbench.errors import RecordError
-from fflbench.execution.durations import duration
 from fflbench.execution.jobs import Event, Finished, Progress, Returned, Started
-from fflbench.records.reading import parse_json, read_bytes
+from fflbench.reading import parse_json, read_bytes
 from fflbench.records.store import write_whole
+from fflbench.units import duration
 
 FILE = ".run"
 WRITE_SECONDS = 1.0

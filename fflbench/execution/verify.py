@@ -9,50 +9,20 @@ from typing import Literal, TypeGuard
 
 from fflbench.errors import FflbenchError, RecordError
 from fflbench.execution.cell import play
+from fflbench.measures.measure import Measure
+from fflbench.metrics import STILL, Metric
 from fflbench.progress import track
-from fflbench.records.evidence import ENTRIES, ENTRY, RECORDS, Evidence, gather, read_entry
+from fflbench.records.evidence import ENTRY, Evidence, gather, read_entry
 from fflbench.records.folder import refuse_links, replace_files
 from fflbench.records.manifest import manifest
+from fflbench.records.packed import ENTRIES
 from fflbench.records.record import Record
-from fflbench.report.statistics import prediction
+from fflbench.statistics import prediction
 from fflbench.suites.plan import Cell
 
 DECIDES = ("results", "python", "libraries", "system", "processor", "device")
 """What must be the same for results to be the same bits."""
 
-EXACT = ("bytes", "server_bytes", "diverged")
-"""Metrics that are the same on every machine."""
-EXACT_FACTS = ("attackers", "targeted", "flags", "bytes_per_participant")
-STILL = 1e-6
-"""How far a figure may be off where none moved between processors."""
-DRIFT = {
-    "test_loss": 0.005,
-    "accuracy": 0.005,
-    "source_accuracy": 0.01,
-    "attack_success_rate": 0.01,
-    "psnr": 0.3,
-    "best_psnr": 0.4,
-    "mse": 0.008,
-    "ssim": 0.04,
-    "auc": 0.03,
-    **{f"tpr_at_fpr_0.01{end}": 0.015 for end in ("", "_low", "_high")},
-    **{f"tpr_at_fpr_0.001{end}": 0.007 for end in ("", "_low", "_high")},
-    **dict.fromkeys(("label_accuracy", "pair_accuracy", "mask_accuracy", "auc_by_chance"), STILL),
-    **{f"floor_{name}": STILL for name in ("mse", "psnr", "best_psnr", "ssim", "label_accuracy", "bit_accuracy")},
-    **dict.fromkeys(("recovered", "wrong_claims", "bit_accuracy"), STILL),
-    **dict.fromkeys(("seconds", "seconds_before_macs_and_framing", "seconds_the_papers_way"), STILL),
-}
-"""How far a metric may move from one processor to another: the most that was measured, times 1.2 to 4.
-
-425 cells of two leaderboards on an AMD Zen 3 and a Zen 4, 64 more runs of the second one's suite, and 285 of the cells
-with other instruction sets on the Zen 4 (docs/leaderboards.md has the table).
-"""
-RELATIVE = ("test_loss",)
-"""Metrics whose drift is a share of the figure."""
-COPY, COPY_DRIFT = 40.0, 0.08
-"""Decibels from which on a reconstruction is a copy, and the share by which its figure then drifts."""
-SHARES = ("accuracy", "auc", "attack_success_rate", "recovered", "wrong_claims")
-"""Metrics from 0 to 1, with all that end on accuracy or begin with tpr."""
 LEVEL = 0.99
 """How often one more seed falls into the interval; several figures are looked at."""
 
@@ -105,37 +75,42 @@ def _chosen(found: Evidence, sample: int, seed: int, *, reported: bool) -> list[
 
 def _repeatable(record: Record) -> bool:
     """Whether its code is here, and it measures no time."""
-    cell = Cell(record.configuration, record.labels)
+    cell = _cell(record)
     try:
         for kind in cell.kinds:
             cell.create(kind)
     except (FflbenchError, KeyError, TypeError):
         return False
-    return not (cell.measure and cell.measure.alone)
+    return not cell.measure.alone
+
+
+def _cell(record: Record) -> Cell:
+    return Cell(record.configuration, record.labels, record.sweep)
 
 
 def _verdict(found: Evidence, record: Record, device: str, plugins: Sequence[str]) -> Verdict:
-    cell = Cell(record.configuration, record.labels)
+    cell = _cell(record)
     again = play(cell, record.suite, device=device, plugins=plugins)
     if again.status == "failed":
         return Verdict(record, "different", f"it fails now: {again.reason}")
-    here = manifest(cell, device, plugins)
+    here = manifest(cell.configuration, device, plugins)
     other = [name for name in DECIDES if record.manifest.get(name) != here[name]]
     if not other:
         apart = [name for name, value in record.result().items() if again.result()[name] != value]
         if apart:
             return Verdict(record, "different", f"in {', '.join(apart)}")
         return Verdict(record, "same bits", "same versions and processor")
-    return _compare(found, record, again, f"made with another {' and '.join(other)}")
+    return _compare(found, cell.measure, record, again, f"made with another {' and '.join(other)}")
 
 
-def _compare(found: Evidence, record: Record, again: Record, why: str) -> Verdict:
+def _compare(found: Evidence, measure: Measure, record: Record, again: Record, why: str) -> Verdict:
     """Hold every figure to what moves between processors, and where it moved further to what other seeds came to."""
-    for name in EXACT_FACTS:
+    for name in measure.exact_facts:
         if record.facts.get(name) != again.facts.get(name):
             return Verdict(record, "different", f"{why}; in {name}")
     if not math.isclose(_epsilon(record), _epsilon(again), rel_tol=STILL):
         return Verdict(record, "different", f"{why}; epsilon was {_epsilon(record):.4g}, is {_epsilon(again):.4g}")
+    declared = {metric.name: metric for metric in measure.metrics}
     plausible, unknown, close = [], [], []
     for name in dict.fromkeys([*record.metrics, *again.metrics]):
         was, now = record.metrics.get(name), again.metrics.get(name)
@@ -143,19 +118,20 @@ def _compare(found: Evidence, record: Record, again: Record, why: str) -> Verdic
             # By class, of which some have few examples: the whole is compared.
             continue
         told = f"{name} was {_text(was)}, is {_text(now)}"
-        if not _is_number(was) or not _is_number(now) or name in EXACT:
+        metric = declared.get(name) or Metric(name=name, title=name, meaning="")
+        if not _is_number(was) or not _is_number(now) or metric.exact:
             if was != now:
                 return Verdict(record, "different", f"{why}; {told}")
             continue
-        reach = drift(name, min(was, now))
+        reach = metric.reach(min(was, now))
         if abs(was - now) <= reach:
             close.append(told)
             continue
         told += f", and processors differ by {reach:.2g} at most"
-        expected = prediction(list(_others(found, record, name)), LEVEL, share=_is_share(name))
+        expected = prediction(list(_others(found, record, name)), LEVEL, share=metric.is_share)
         if expected and all(expected[0] <= value <= expected[1] for value in (was, now)):
             plausible.append(f"{told}, other seeds let expect {expected[0]:.4g} to {expected[1]:.4g}")
-        elif expected or name in DRIFT:
+        elif expected or metric.drift is not None:
             let = f"other seeds let expect {expected[0]:.4g} to {expected[1]:.4g}" if expected else "no other seeds"
             return Verdict(record, "different", f"{why}; {told}; {let}")
         else:
@@ -167,13 +143,6 @@ def _compare(found: Evidence, record: Record, again: Record, why: str) -> Verdic
     return Verdict(record, "reproduced", f"{why}; {'; '.join(close[:3]) or 'the same figures'}")
 
 
-def drift(name: str, value: float) -> float:
-    """Return how far a metric of that value moves between processors; nothing is known of other people's."""
-    if name.endswith("psnr") and name in DRIFT and DRIFT[name] > STILL and value >= COPY:
-        return COPY_DRIFT * value
-    return DRIFT.get(name, 0.0) * (abs(value) if name in RELATIVE else 1.0)
-
-
 def _epsilon(record: Record) -> float:
     """Return the privacy that a defense guarantees by a proof; infinite for none."""
     epsilon = (record.facts.get("guarantee") or {}).get("epsilon")
@@ -182,10 +151,6 @@ def _epsilon(record: Record) -> float:
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_share(name: str) -> bool:
-    return name in SHARES or name.endswith("accuracy") or name.startswith("tpr")
 
 
 def _text(value: object) -> str:
@@ -209,7 +174,7 @@ def _enter(found: Evidence, verified: list[str]) -> None:
     """Note in entries from outside which of their cells came out the same here."""
     changed = {}
     for folder in sorted((found.folder / ENTRIES).glob("[!.]*")):
-        ours = [cell for cell in verified if (folder / RECORDS / f"{cell}.json").exists()]
+        ours = [cell for cell in verified if found.places[cell].folder == folder]
         if ours:
             entry = read_entry(folder)
             told = entry.model_copy(update={"verified": tuple(sorted({*entry.verified, *ours}))})

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fflbench.errors import FflbenchError, ParameterError
 from fflbench.types import Vector
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from fflbench.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -69,3 +72,23 @@ def tensors(model: "nn.Module") -> Iterator[tuple[str, "Tensor"]]:
     """The tensors that travel, in the order of the columns."""
     yield from model.named_parameters()
     yield from ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
+
+
+def columns_of(task: "Task") -> Columns:
+    """The columns of an update, without storing a model."""
+    return Columns.of(built(task))
+
+
+def built(task: "Task") -> "nn.Module":
+    """A task's model, without its weights."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            return task.model()
+    except FflbenchError:
+        raise
+    except Exception as error:
+        # Strangers' code may fail in any way.
+        told = f"{type(error).__name__}: {error}"
+        raise ParameterError(f"the model of {type(task).__name__} cannot be counted: {told}") from error

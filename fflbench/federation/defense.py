@@ -17,7 +17,7 @@ from fflbench.federation.columns import Columns
 from fflbench.federation.ledger import Ledger, Update
 from fflbench.federation.views import Sent, ServerView
 from fflbench.randomness import stream
-from fflbench.registry import Entry
+from fflbench.registry import Entry, Kind, wrap_functions
 from fflbench.tolerance import bears, largest
 from fflbench.types import Indices, Matrix, Vector
 
@@ -213,6 +213,8 @@ class Rule(Defense):
         if not bears(self.entry.defined, f, n):
             raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
 
+
+wrap_functions(Kind.DEFENSE, Rule)
 
 FILL: dict[str, Callable[[Rule, ServerView], Any]] = {
     "weights": lambda _, view: view.sizes,

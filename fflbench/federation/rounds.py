@@ -9,7 +9,8 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from statistics import fmean
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,9 @@ from fflbench.federation.defense import Defense, NoAnswerError, Setting
 from fflbench.federation.evaluation import Evaluation
 from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.views import Sent, ServerView
-from fflbench.measures import Outcome
 from fflbench.randomness import stream
-from fflbench.records.record import METRICS
 from fflbench.tasks import Task
-from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
+from fflbench.types import Indices, Inputs, Labels, Matrix, State, Vector
 
 EXPLODED = float(np.sqrt(np.finfo(np.float32).max))
 """A weight beyond this has no square in single precision: nothing learns from there, so no server would go there."""
@@ -100,10 +99,21 @@ class Federation:
             "f": self.defense.assumed(len(selected), len(view.updates)),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
-            **self.defense.report(),
+            **self._trusts(reported := self.defense.report()),
+            **reported,
         }
         self.history.append(told)
         return told
+
+    def _trusts(self, reported: dict[str, Any]) -> dict[str, float]:
+        """Average trust of honest participants and of attackers who submitted, where a defense keeps any."""
+        hostile = {str(who) for who in self.attackers}
+        trust = reported.get("trust", {})
+        sides = {
+            "honest_trust": [value for who, value in trust.items() if who not in hostile],
+            "attacker_trust": [value for who, value in trust.items() if who in hostile],
+        }
+        return {name: fmean(values) for name, values in sides.items() if values}
 
     @timed
     def select(self) -> Indices:
@@ -232,55 +242,19 @@ class Federation:
         self.recent = [*self.recent, self.weights][-self.task.average_last :]
         return self.evaluation(self.weights)
 
-    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> Outcome:
+    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """Play all rounds that are left; `tell` hears of each."""
         while self.round < self.task.rounds:
             tell(self.play())
-        return self.outcome()
 
-    def outcome(self) -> Outcome:
-        """What came out so far."""
+    def final(self) -> dict[str, Any]:
+        """Return the metrics of the mean of the last global models, as many as the task averages."""
+        if self.task.average_last == 1:
+            return self.history[-1]
         with one_thread():
-            final = self.history[-1] if self.task.average_last == 1 else self.evaluation(_mean(self.recent))
-        crowded = [told["attackers_selected"] * 5 > told["selected"] for told in self.history]
-        outnumbered = [told["attackers_selected"] > told["f"] for told in self.history if told["f"] is not None]
-        return Outcome(
-            metrics={name: final[name] for name in METRICS},
-            history=list(self.history),
-            facts={
-                "attackers": self.attackers.tolist(),
-                "targeted": self.attack.targeted,
-                "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
-                "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in self.history),
-                "rounds_with_more_attackers_than_f": sum(outnumbered) if outnumbered else None,
-                "dropped_rows": sum(len(told["dropped"]) for told in self.history),
-                "flags": self.defense.flags(),
-                **({"guarantee": promised} if (promised := self.defense.guarantee()) else {}),
-                **self._exchange_facts(),
-            },
-            seconds=dict(self.seconds),
-        )
+            return self.evaluation(_mean(self.recent))
 
-    def _exchange_facts(self) -> dict[str, Any]:
-        """Where fragments are exchanged: abstentions, faults, lone senders, who was framed, who is excluded."""
-        found: dict[str, Any] = {}
-        if "abstained" in self.history[-1]:
-            selected = sum(told["selected"] for told in self.history)
-            found["share_of_abstentions"] = sum(len(told["abstained"]) for told in self.history) / selected
-            found["faults"] = sum(len(told["faults"]) for told in self.history)
-            found["lone_submissions"] = sum(len(told["lone"]) for told in self.history)
-            framed = [who for told in self.history for who in told["framed"] if who not in self.attackers]
-            found["framed_rows"] = len(framed)
-            found["share_of_honest_framed"] = len(set(framed)) / max(self.task.participants - len(self.attackers), 1)
-        if "excluded" in self.history[-1]:
-            excluded = self.history[-1]["excluded"]
-            found["excluded"] = excluded
-            sizes = self.defense.setting.sizes
-            found["share_of_data_excluded"] = float(sizes[excluded].sum() / sizes.sum())
-            found["honest_excluded"] = len(set(excluded) - set(self.attackers.tolist()))
-        return found
-
-    def state(self) -> "State":
+    def state(self) -> State:
         """All that the rounds to come depend on."""
         arrays = {"weights": self.weights, "recent": np.stack(self.recent or [self.weights])}
         for owner, memory in self._memories().items():
@@ -288,7 +262,7 @@ class Federation:
         facts = {"round": self.round, "recent": len(self.recent), "history": self.history, "seconds": self.seconds}
         return State(arrays, copy.deepcopy(facts))
 
-    def restore(self, state: "State") -> None:
+    def restore(self, state: State) -> None:
         """Go on from there, to the same bits as if there had been no stop."""
         arrays, facts = state
         weights, recent = arrays["weights"], arrays["recent"]
@@ -317,13 +291,6 @@ class Federation:
                 if not isinstance(value, np.ndarray) or value.dtype.kind not in PLAIN:
                     raise ParameterError(f'the {owner}\'s memory["{name}"] must be an array of numbers')
         return memories
-
-
-class State(NamedTuple):
-    """A federation between two rounds: arrays, and facts that JSON can hold."""
-
-    arrays: dict[str, npt.NDArray[Any]]
-    facts: dict[str, Any]
 
 
 def _attackers(task: Task, attack: Attack, seed: int) -> Indices:

@@ -145,8 +145,8 @@ def _pictures(found: Answer, attack: str) -> dict[str, bytes]:
     """Each image by itself, pixel by pixel, and all of them together, under the originals where there are any."""
     from matplotlib.image import imsave
 
-    from fflbench.report.grids import picture
-    from fflbench.report.plots import plain_text
+    from fflbench.report.image_grid import image_grid
+    from fflbench.report.picture import plain_text
 
     images, made = _channels_last(found.x), {}
     for number, image in enumerate(images):
@@ -160,7 +160,7 @@ def _pictures(found: Answer, attack: str) -> dict[str, bytes]:
             (f"rebuilt\n{np.mean(found.scores.psnr):.1f} dB", images),
         ]
     with plain_text():
-        made["images.png"] = picture(attack, rows)
+        made["images.png"] = image_grid(attack, rows)
     return made
 
 

@@ -1,24 +1,12 @@
 """What a curious participant learns of its partner's update from the messages of their exchange."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Ge, Gt
 
-from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.exchange import Server
-from fflbench.crypto.groups import GROUPS
 from fflbench.crypto.pads import Mask, Words
-from fflbench.federation import Defense
-from fflbench.measures import Measure, Outcome
-from fflbench.privacy.demonstrations import PARTIES
-from fflbench.registry import Kind, measure
-from fflbench.tasks import Task
-from fflbench.types import Vector
 
 BITS = 32
 
@@ -57,102 +45,3 @@ class PartnerAttack:
     def unmask(self, heard: Heard) -> Unmasked:
         """Rebuild the partner's update."""
         raise NotImplementedError
-
-
-@measure("partner", title="Curious partner")
-class Partner(Measure):
-    """Let pairs train and exchange for real, and one of each look for the other's update in what it was sent."""
-
-    attacked = Kind.PRIVACY_ATTACK
-    metrics = ("recovered", "wrong_claims", "bit_accuracy", "floor_bit_accuracy")
-
-    pads: Annotated[
-        Literal["aes-ctr", "mersenne-twister", "none"], "of the exchange: ours, or a demonstration of how not to"
-    ] = "aes-ctr"
-    pairs: Annotated[int, Ge(1), "of people who exchange"] = 10
-    batch: Annotated[int, Ge(1), "examples each of them holds"] = 1
-    rate: Annotated[float, Gt(0), "their learning rate"] = 0.1
-
-    def takes(self, attack: Any) -> bool:
-        return isinstance(attack, PartnerAttack)
-
-    def applies(self, defense: Defense) -> bool:
-        return defense.exchanges
-
-    def steps(self) -> int:
-        return self.pairs
-
-    def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
-        return 0.1 * self.pairs
-
-    def play(
-        self,
-        task: Task,
-        defense: Defense,
-        seed: int,
-        tell: Callable[[int], None],
-        attack: Any = None,
-        device: str = "cpu",
-    ) -> Outcome:
-        import torch
-
-        from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.federation.training import FlatModel
-        from fflbench.privacy.victims import draw, prepare, trained
-
-        history, seconds = [], 0.0
-        with one_thread():
-            model = FlatModel(new_model(task, seed), torch.device(device))
-            held = draw(task, self.pairs, 2, self.batch, seed)
-            prepare(task, model, held, 0, seed)
-            server = Server(Entropy(seed))
-            for number, of_pair in enumerate(held):
-                updates = trained(task, model, of_pair, 1, self.rate).updates
-                heard = self._exchange(defense, server, updates[0], updates[1], number, seed)
-                start = time.perf_counter()
-                found = attack.unmask(heard)
-                seconds += time.perf_counter() - start
-                history.append({"pair": number, **_scored(found, heard.own, updates[1].view(np.uint32))})
-                tell(number + 1)
-        return Outcome(
-            metrics={name: float(np.mean([told[name] for told in history])) for name in self.metrics},
-            history=history,
-            facts={
-                "pairs": self.pairs,
-                "coordinates": model.columns.count,
-                "bits": BITS * model.columns.count * self.pairs,
-                "knows": list(attack.knows),
-                "demonstration": self.pads != "aes-ctr",
-            },
-            seconds={"attack": seconds},
-        )
-
-    def _exchange(self, defense: Any, server: Server, one: Vector, other: Vector, number: int, seed: int) -> Heard:
-        """An exchange as FFL has it, up to what goes to the server; what the one who asks has then."""
-        asking, asked = PARTIES[self.pads]
-        common = (server.public, Entropy(seed), GROUPS[defense.group])
-        initiator = asking(one, 0, 1, number, *common)
-        acceptor = asked(other, 1, 0, number, *common)
-        answer = acceptor.take(initiator.offer())
-        acceptor.finish(initiator.take(answer))
-        return Heard(
-            whole=np.frombuffer(answer.whole, np.uint32),
-            kept=np.frombuffer(answer.kept, np.uint32),
-            mask=initiator.mask,
-            own=one.view(np.uint32),
-        )
-
-
-def _scored(found: Unmasked, own: Words, true: Words) -> dict[str, float]:
-    """Coordinates told right, to the bit, and the share of right bits; beside one's own update as a guess."""
-    right = found.words == true
-    return {
-        "recovered": float(np.mean(right & found.sure)),
-        "wrong_claims": float(np.mean(~right & found.sure)),
-        "bit_accuracy": _equal_bits(found.words, true),
-        "floor_bit_accuracy": _equal_bits(own, true),
-    }
-
-
-def _equal_bits(one: Words, other: Words) -> float:
-    return 1 - float(np.bitwise_count(one ^ other).sum()) / (BITS * len(one))

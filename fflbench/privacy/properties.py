@@ -1,29 +1,16 @@
 """Whether a curious server can tell what is true of somebody's data as a whole."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from annotated_types import Ge, Le
 
-from fflbench.data import Examples
-from fflbench.errors import ParameterError
-from fflbench.federation import Defense
-from fflbench.measures import PROCESS_BYTES, Outcome, columns_of
 from fflbench.privacy.attack import CuriousServer
-from fflbench.privacy.looking import Looking, even
-from fflbench.privacy.membership import points, rates, training_seconds
-from fflbench.privacy.targets import NOTHING
-from fflbench.randomness import stream
-from fflbench.registry import measure
-from fflbench.tasks import Task
 from fflbench.types import Indices, Matrix
 
 if TYPE_CHECKING:
-    from fflbench.federation.training import FlatModel
     from fflbench.privacy.stage import Sight, Stage
 
 Having = list[list[bool]]
@@ -67,146 +54,7 @@ class PropertyAttack(CuriousServer):
         raise NotImplementedError
 
 
-@measure("property", title="Property")
-class Property(Looking):
-    """Let people with and without a property train, and judge each of them by the round's messages.
-
-    The property is the task's: that many examples have a trait, by default to be of one class. The training part is cut
-    in three: for the global model, for the victims, and for the server. Where an update is several people's, each is
-    judged by it.
-    """
-
-    metrics = ("auc", "auc_by_chance")
-
-    groups: Annotated[int, Ge(1), "rounds, each with people of its own"] = 20
-    people: Annotated[int, Ge(2), "who take part in a round"] = 10
-    examples: Annotated[int, Ge(1), "each of them holds"] = 70
-    share_with: Annotated[float, Ge(0), Le(1), "of the examples of those with the property that have the trait"] = 0.1
-    share_without: Annotated[float, Ge(0), Le(1), "of the examples of those without it"] = 0.0
-    model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model"] = 5
-
-    def takes(self, attack: Any) -> bool:
-        return isinstance(attack, PropertyAttack)
-
-    def check(self, task: Task, defense: Defense) -> None:
-        super().check(task, defense)
-        defense.validate(self.people)
-        even(self.people, defense)
-        if self._counts(True) == self._counts(False):
-            told = f"share_with = {self.share_with} and share_without = {self.share_without}"
-            raise ParameterError(f"{told} come to the same of {self.examples} examples")
-
-    def steps(self) -> int:
-        return 2
-
-    def memory(self, task: Task) -> int:
-        return PROCESS_BYTES + 8 * (self.groups * self.people + 1000) * columns_of(task).count
-
-    def estimate(self, task: Task, defense: Defense, attack: Any = None) -> float:
-        made_up = getattr(attack, "shadows", 0)
-        examples = (self.groups * self.people + made_up) * self.examples
-        examples += self.model_epochs * len(task.data().train) // 3
-        return 1.0 + training_seconds(task, examples) + 3e-6 * made_up * columns_of(task).count
-
-    def play(
-        self,
-        task: Task,
-        defense: Defense,
-        seed: int,
-        tell: Callable[[int], None],
-        attack: Any = None,
-        device: str = "cpu",
-    ) -> Outcome:
-        import torch
-
-        from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.federation.training import FlatModel
-        from fflbench.privacy.stage import Stage
-
-        with one_thread():
-            data, rng = task.data().train, stream(seed, "property")
-            ours, theirs, servers = np.array_split(rng.permutation(len(data)), 3)
-            model = FlatModel(new_model(task, seed), torch.device(device))
-            self._learn(task, model, ours, seed)
-            x, y = (torch.from_numpy(part).to(device) for part in (data.x, data.y))
-            weights = model.flat.cpu().numpy().copy()
-            stage = Stage(task, model, weights, x, y, defense, self.target, seed)
-            having = coins(self.groups, self.people, rng)
-            # One of each at least, or there is nothing to tell apart.
-            having[0][:2] = [True, False]
-            make = self._maker(task, data, theirs)
-            sights = list(stage.play([[make(has, rng) for has in group] for group in having], "victims"))
-            if not sights:
-                raise ParameterError(NOTHING)
-            tell(1)
-            start = time.perf_counter()
-            parameters = model.columns.parameters
-            own_rng = stream(seed, "judge")
-            attack.prepare(Informed(parameters, self.people, own_rng, stage, self._maker(task, data, servers)))
-            scores, truth = _judged(attack, sights, having)
-            seconds = time.perf_counter() - start
-        tell(2)
-        return self._outcome(defense, attack, sights, scores, truth, seconds)
-
-    def _learn(self, task: Task, model: "FlatModel", ours: Indices, seed: int) -> None:
-        from fflbench.privacy.victims import prepare
-
-        everybody = np.arange(len(task.data().train))
-        prepare(task, model, [np.setdiff1d(everybody, ours)], self.model_epochs, seed)
-
-    def _counts(self, has: bool) -> int:
-        return round((self.share_with if has else self.share_without) * self.examples)
-
-    def _maker(self, task: Task, data: Examples, pool: Indices) -> Make:
-        """Somebody with or without the property, of examples from a pool."""
-        trait = task.trait(Examples(data.x[pool], data.y[pool]))
-        having, others = pool[trait], pool[~trait]
-
-        def make(has: bool, rng: np.random.Generator) -> Indices:
-            count = self._counts(has)
-            chosen = [(having, count), (others, self.examples - count)]
-            for part, wanted in chosen:
-                if wanted > len(part):
-                    raise ParameterError(f"examples = {self.examples} are more than a third of the training part has")
-            return np.concatenate([rng.choice(part, wanted, replace=False) for part, wanted in chosen])
-
-        return make
-
-    def _outcome(
-        self,
-        defense: Defense,
-        attack: PropertyAttack,
-        sights: "Sequence[Sight]",
-        scores: npt.NDArray[np.float64],
-        truth: npt.NDArray[np.bool_],
-        seconds: float,
-    ) -> Outcome:
-        told = rates(scores, truth, distinct=int((~truth).sum()))
-        return Outcome(
-            metrics={name: told[name] for name in self.metrics},
-            history=points(scores, truth),
-            facts={
-                "members": int(truth.sum()),
-                "non_members": int((~truth).sum()),
-                "updates": len(sights),
-                **self.told(defense, attack),
-            },
-            seconds={"attack": seconds},
-        )
-
-
 def coins(groups: int, people: int, rng: np.random.Generator) -> Having:
     """Everybody has the property or not, as a coin falls: one who knows of the others knows nothing of the last."""
     thrown: Having = rng.integers(2, size=(groups, people)).astype(bool).tolist()
     return thrown
-
-
-def _judged(
-    attack: PropertyAttack, sights: "Sequence[Sight]", having: Having
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Everybody's score, and the truth; where a look gives several updates, their mean."""
-    several = len(sights[0].look.updates)
-    judged = attack.judge(np.stack([update for sight in sights for update in sight.look.updates]))
-    each = np.asarray(judged, np.float64).reshape(len(sights), several).mean(1)
-    scores = np.repeat(each, [len(sight.look.people) for sight in sights])
-    return scores, np.array([having[sight.group][who] for sight in sights for who in sight.look.people])

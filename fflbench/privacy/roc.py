@@ -5,9 +5,16 @@ that is right about a few people for certain harms them more than one that is ri
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fflbench.measures.measure import Curve
+from fflbench.metrics import LOWER, STILL, Metric
+from fflbench.privacy.looking import ObservedFacts
+from fflbench.records.validation import Content, Share, Some
+from fflbench.statistics import exact_interval
 
 Scores = npt.NDArray[np.float64]
 Truth = npt.NDArray[np.bool_]
@@ -17,11 +24,10 @@ NEEDED = {0.01: 100, 0.001: 10_000}
 """Non-members without which a rate of false positives cannot be told from none."""
 GRID = tuple(float(f"{10**power:.6g}") for power in np.linspace(-4, 0, 41))
 """Rates of false positives at which a curve is kept."""
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Curve:
+class RocCurve:
     """Rates at every threshold, from the strictest on."""
 
     false_positives: Scores
@@ -49,14 +55,14 @@ class Curve:
         return self.drawn(above / distinct) if above >= 0 else 0.0
 
 
-def curve(scores: Scores, members: Truth) -> Curve:
+def curve(scores: Scores, members: Truth) -> RocCurve:
     """The curve of scores, of which higher ones say member; what is no number says nothing, and comes last."""
     scores = np.nan_to_num(scores, nan=-np.inf)
     order = np.argsort(-scores, kind="stable")
     ranked, found = scores[order], members[order]
     last_of_ties = np.append(ranked[1:] != ranked[:-1], True)
     right, wrong = np.cumsum(found)[last_of_ties], np.cumsum(~found)[last_of_ties]
-    return Curve(
+    return RocCurve(
         np.concatenate([[0.0], wrong / wrong[-1]]), np.concatenate([[0.0], right / right[-1]]), right[-1], wrong[-1]
     )
 
@@ -66,11 +72,44 @@ def by_chance(members: int, others: int) -> float:
     return 1.96 * float(np.sqrt((members + others + 1) / (12 * members * others)))
 
 
-def exact_interval(found: int, tried: int) -> tuple[float, float]:
-    """Where a share lies with at least 95% (Clopper and Pearson, Biometrika 1934)."""
-    from scipy.special import betaincinv
+def rates(scores: Scores, truth: npt.NDArray[np.bool_], distinct: int) -> dict[str, float | None]:
+    """The area under the curve and the left end of it, with exact intervals, where there are non-members enough."""
+    found = curve(scores, truth)
+    told: dict[str, float | None] = {"auc": found.area, "auc_by_chance": by_chance(found.members, distinct)}
+    for level in LEVELS:
+        rate = found.at(level, distinct) if distinct >= NEEDED[level] else None
+        low, high = exact_interval(round(rate * found.members), found.members) if rate is not None else (None, None)
+        told |= {f"tpr_at_fpr_{level}": rate, f"tpr_at_fpr_{level}_low": low, f"tpr_at_fpr_{level}_high": high}
+    return told
 
-    tail = (1 - CONFIDENCE) / 2
-    low = 0.0 if found == 0 else float(betaincinv(found, tried - found + 1, tail))
-    high = 1.0 if found == tried else float(betaincinv(found + 1, tried - found, 1 - tail))
-    return low, high
+
+def points(scores: Scores, truth: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """The curve, as far as there are non-members to draw it."""
+    found = curve(scores, truth)
+    return [{"fpr": level, "tpr": found.drawn(level)} for level in GRID if level * found.others >= 1]
+
+
+# Declarations that measures of inference share
+
+MEANING = "Area under the ROC curve: 0.5 is chance, 1 certainty."
+BY_CHANCE = "Where there is nothing to tell, one seed lies within so much of 0.5 in 95% of cases."
+AREA = (
+    Metric("auc", "AUC", MEANING, LOWER, digits=3, low=0.0, high=1.0, headline=True, drift=0.03),
+    Metric("auc_by_chance", "AUC by chance, ±", BY_CHANCE, digits=3, low=0.0, drift=STILL),
+)
+
+CURVE = Curve("roc", "fpr", {"tpr": ""}, "ROC curve, each defense by the strongest observation", logarithmic=True)
+
+
+class InferenceFacts(ObservedFacts):
+    """Facts about those who were judged."""
+
+    members: Some
+    non_members: Some
+
+
+class Point(Content):
+    """A point of a ROC curve."""
+
+    fpr: Share
+    tpr: Share

@@ -1,25 +1,26 @@
-"""Records as evidence: a folder of them with their digests, and what of it can be trusted."""
+"""Records as evidence: all of a leaderboard or of a run, and what of them can be trusted."""
 
-import hashlib
 import os
-import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fflbench.errors import RecordError
-from fflbench.records import arrays, shapes
+from fflbench.reading import read_bytes, read_json
+from fflbench.records import arrays, packed, validation
 from fflbench.records.arrays import Arrays
-from fflbench.records.names import slug
-from fflbench.records.reading import read_bytes, read_json
-from fflbench.records.record import LARGEST, Record
-from fflbench.records.store import Store, parsed, write_whole
+from fflbench.records.packed import ENTRIES
+from fflbench.records.record import Record
+from fflbench.records.store import Store, read, read_arrays
+from fflbench.texts import slug
 
-RECORDS, ENTRIES, SUMS, ENTRY = "records", "entries", "SHA256SUMS", "entry.json"
-LARGEST_SUMS, LARGEST_ENTRY = 2**24, 2**20
-"""Bytes that are read of these files."""
+SUBMITTED, ENTRY = "records", "entry.json"
+"""In an entry from outside: a folder with a file for each record, unless all are in one, and a file about the entry."""
+LARGEST_ENTRY = 2**20
+"""Bytes that are read of that file."""
 
 
 class Entry(BaseModel):
@@ -41,6 +42,18 @@ class Entry(BaseModel):
         return f"{how} ({self.name}, {self.link}, {self.citation})"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a record stands."""
+
+    folder: Path
+    """A leaderboard, an entry or a run."""
+    name: str
+    """Its file, with its line if there are several in it."""
+    arrays: Path
+    """The file of its arrays, if it has any."""
+
+
 @dataclass
 class Evidence:
     """What a folder holds, and what is wrong with it."""
@@ -50,8 +63,7 @@ class Evidence:
     problems: list[str] = field(default_factory=list)
     reported: dict[str, str] = field(default_factory=dict)
     """Cells that came from outside, with their origin."""
-    places: dict[str, Store] = field(default_factory=dict)
-    """Where each record stands."""
+    places: dict[str, Place] = field(default_factory=dict)
 
     @property
     def suite(self) -> str:
@@ -60,7 +72,7 @@ class Evidence:
 
     def arrays(self, record: Record) -> Arrays:
         """The arrays beside a record."""
-        return self.places[record.id].arrays(record)
+        return read_arrays(self.places[record.id].arrays, record)
 
 
 def gather(folder: Path) -> Evidence:
@@ -68,7 +80,7 @@ def gather(folder: Path) -> Evidence:
     if not folder.is_dir():
         raise RecordError(f"there is no folder {folder}")
     found = Evidence(folder)
-    _take(found, folder / RECORDS if (folder / RECORDS).is_dir() else folder)
+    _take(found, folder)
     _take_entries(found, folder)
     found.records.sort(key=_order)
     if not found.records:
@@ -84,13 +96,16 @@ def _take_entries(found: Evidence, folder: Path) -> None:
         except RecordError as error:
             found.problems.append(f"{error}; the entry is left out")
             continue
+        if not packed.is_there(entry_folder):
+            found.problems.append(f"{entry_folder / packed.FILE} is missing; the entry is left out")
+            continue
         ours = list(found.records)
         theirs = Evidence(entry_folder)
-        _take(theirs, entry_folder / RECORDS)
+        _take(theirs, entry_folder)
         found.problems += theirs.problems
         for record in theirs.records:
             if why := _misfit(record, entry, ours):
-                found.problems.append(f"{theirs.places[record.id].file(record.id)} {why}; it is left out")
+                found.problems.append(f"{theirs.places[record.id].name} {why}; it is left out")
             else:
                 found.records.append(record)
                 found.places[record.id] = theirs.places[record.id]
@@ -98,91 +113,72 @@ def _take_entries(found: Evidence, folder: Path) -> None:
 
 
 def _order(record: Record) -> tuple[object, ...]:
-    """Tasks by name; without attack before with one, FedAvg before others; then by name."""
+    """Tasks and measures by name; without attack before with one, FedAvg before others; then by name."""
     labels, chosen = record.labels, record.configuration
     attack = chosen.get("attack", {}).get("name", "")
     return (
         labels["task"],
-        str(chosen.get("measure")),
+        record.measure,
         attack != "none",
         labels.get("attack", labels.get("privacy-attack", "")),
         chosen["defense"]["name"] != "fedavg",
         labels["defense"],
-        chosen["seed"],
+        str(chosen["measure"]["parameters"]),
+        record.seed,
         record.id,
     )
 
 
-def _take(found: Evidence, root: Path) -> None:
-    store, sums = Store(root), _sums(root, found)
-    for file in sorted(root.glob("*.json")):
-        try:
-            record = _checked(store, file, sums)
-        except RecordError as error:
-            found.problems.append(f"{error}; it is left out")
-            continue
+def _take(found: Evidence, folder: Path, *, digest_required: bool = False) -> None:
+    for place, record in _readings(found, folder, digest_required=digest_required):
         if record.id in found.places:
-            found.problems.append(f"{file} is the record of a cell that is there already; it is left out")
+            found.problems.append(f"{place.name} is the record of a cell that is there already; it is left out")
+            continue
+        try:
+            read_arrays(place.arrays, record)
+        except RecordError as error:
+            found.problems.append(f"{error}; its record is left out")
             continue
         found.records.append(record)
-        found.places[record.id] = store
-    if sums is not None:
-        there = {file.name for file in root.iterdir()}
-        found.problems += [f"{root / name} is missing" for name in sorted(set(sums) - there)]
+        found.places[record.id] = place
 
 
-def _sums(root: Path, found: Evidence) -> dict[str, str] | None:
-    """The digests beside the records, by file; nothing where there are none."""
-    file = root / SUMS
-    if not file.exists():
-        return None
-    try:
-        lines = read_bytes(file, LARGEST_SUMS).decode("ascii").splitlines()
-    except RecordError as error:
-        found.problems.append(f"{error}: no record in its folder counts")
-        return {}
-    except UnicodeDecodeError:
-        found.problems.append(f"{file} is damaged: no record in its folder counts")
-        return {}
-    pairs = [re.fullmatch(r"([0-9a-f]{64})  ([\w.]+)", line) for line in lines]
-    if not all(pairs):
-        found.problems.append(f"{file} is damaged: records that it does not name are left out")
-    return {pair[2]: pair[1] for pair in pairs if pair}
+def _readings(found: Evidence, folder: Path, *, digest_required: bool) -> Iterator[tuple[Place, Record]]:
+    """Return the records of a folder, packed or in a file each; problems with others are added to the evidence."""
+    if packed.is_there(folder):
+        file = folder / packed.FILE
+        try:
+            records, problems = packed.read(file)
+        except RecordError as error:
+            found.problems.append(f"{error}; no record in it counts")
+            return
+        found.problems += problems
+        for name, record in records:
+            yield Place(folder, name, packed.arrays_file(file, record)), record
+        return
+    store = Store(folder)
+    for file in sorted(folder.glob("*.json")):
+        try:
+            record = read(file, digest_required=digest_required)
+        except RecordError as error:
+            found.problems.append(f"{error}; it is left out")
+        else:
+            yield Place(folder, str(file), store.arrays_file(record.id)), record
 
 
-def _checked(store: Store, file: Path, sums: dict[str, str] | None) -> Record:
-    """A record that is what its digests say, its arrays included."""
-    content = read_bytes(file, LARGEST)
-    if sums is not None and sums.get(file.name) != hashlib.sha256(content).hexdigest():
-        raise RecordError(f"{file} is not what {SUMS} says")
-    record = parsed(file, content)
-    beside = store.arrays_file(record.id)
-    if sums is not None and record.arrays and sums.get(beside.name) != record.arrays:
-        raise RecordError(f"{beside} is not what {SUMS} says")
-    store.arrays(record)
-    return record
+def own_files(found: Evidence, board: Path) -> dict[str, bytes]:
+    """Return the file of records that were run here, and those of their arrays, by their path in a leaderboard."""
+    return _files(found, [record for record in found.records if record.id not in found.reported], board, "")
 
 
-def digest_of(file: Path) -> str:
-    """A file's SHA-256."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def own_files(found: Evidence) -> dict[str, bytes]:
-    """The files of records that were run here, their arrays and digests, by their path in a leaderboard."""
-    own = [record for record in found.records if record.id not in found.reported]
-    return {f"{RECORDS}/{name}": content for name, content in _files(found, own).items()}
-
-
-def _files(found: Evidence, records: list[Record]) -> dict[str, bytes]:
-    """Records with their arrays as they stand on disk, and a file of their digests, by name."""
-    made: dict[str, bytes] = {}
-    for record in records:
-        store = found.places[record.id]
-        made[f"{record.id}.json"] = read_bytes(store.file(record.id), LARGEST)
-        if record.arrays:
-            made[f"{record.id}.npz"] = read_bytes(store.arrays_file(record.id), arrays.LARGEST)
-    return made | {SUMS: _sums_text({name: hashlib.sha256(content).hexdigest() for name, content in made.items()})}
+def _files(found: Evidence, records: list[Record], board: Path, into: str) -> dict[str, bytes]:
+    """Return the file of records, in their order, and those of their arrays, by path in a leaderboard."""
+    made = {
+        f"{into}{packed.ARRAYS}/{record.id}.npz": read_bytes(found.places[record.id].arrays, arrays.LARGEST)
+        for record in records
+        if record.arrays
+    }
+    return made | {f"{into}{packed.FILE}": packed.write(records, board / into / packed.FILE)}
 
 
 def moved(found: Evidence, board: Path) -> Evidence:
@@ -195,15 +191,6 @@ def moved(found: Evidence, board: Path) -> Evidence:
     return joined
 
 
-def write_sums(folder: Path, sums: dict[str, str]) -> None:
-    """Write digests as `sha256sum --check` reads them."""
-    write_whole(folder / SUMS, _sums_text(sums))
-
-
-def _sums_text(sums: dict[str, str]) -> bytes:
-    return "".join(f"{value}  {name}\n" for name, value in sorted(sums.items())).encode()
-
-
 def read_entry(folder: Path) -> Entry:
     """What an entry says of itself."""
     file = folder / ENTRY
@@ -211,7 +198,7 @@ def read_entry(folder: Path) -> Entry:
     try:
         return Entry.model_validate(content)
     except ValidationError as error:
-        raise RecordError(f"{file}: {shapes.first_problem(error)}") from error
+        raise RecordError(f"{file}: {validation.first_problem(error)}") from error
 
 
 def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
@@ -222,23 +209,24 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
     entry = read_entry(source)
     if entry.verified:
         raise RecordError(f"{source / ENTRY}: verified is for those who run it again, not for those who report it")
-    if not (source / RECORDS / SUMS).is_file():
-        raise RecordError(f"{source / RECORDS / SUMS} is missing: sha256sum *.json *.npz > {SUMS} writes it")
+    in_one = packed.is_there(source)
+    if in_one and os.path.lexists(source / SUBMITTED):
+        raise RecordError(f"the entry is not taken: {source} has both {packed.FILE} and {SUBMITTED}/: leave out one")
     theirs = Evidence(source)
-    _take(theirs, source / RECORDS)
+    _take(theirs, source if in_one else source / SUBMITTED, digest_required=True)
     if theirs.problems:
         raise RecordError(f"the entry is not taken: {theirs.problems[0]}")
     if not theirs.records:
-        raise RecordError(f"the entry is not taken: there is no record in {source / RECORDS}")
+        raise RecordError(f"the entry is not taken: there is no record in {source}")
     for record in theirs.records:
         if why := _misfit(record, entry, ours.records):
             raise RecordError(f"the entry is not taken: {record} {why}")
-    into = f"{ENTRIES}/{slug(entry.name)}"
+    into = f"{ENTRIES}/{slug(entry.name)}/"
     if os.path.lexists(ours.folder / into / ENTRY):
         raise RecordError(f"the entry is not taken: {ours.folder / into} is there already")
-    files = {f"{into}/{RECORDS}/{name}": content for name, content in _files(theirs, theirs.records).items()}
+    files = _files(theirs, sorted(theirs.records, key=_order), ours.folder, into)
     # Last, so that a folder without it is of a command that was killed, and no entry yet.
-    files[f"{into}/{ENTRY}"] = read_bytes(source / ENTRY, LARGEST_ENTRY)
+    files[f"{into}{ENTRY}"] = read_bytes(source / ENTRY, LARGEST_ENTRY)
     joined = replace(
         ours,
         records=sorted([*ours.records, *theirs.records], key=_order),
@@ -261,7 +249,9 @@ def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
         own
         for own in ours
         if all(
-            own.configuration.get(kind) == record.configuration[kind] and own.labels.get(kind) == record.labels[kind]
+            own.configuration.get(kind) == record.configuration[kind]
+            and own.labels.get(kind) == record.labels[kind]
+            and own.sweep.get(kind) == record.sweep.get(kind)
             for kind in kinds
         )
     ]

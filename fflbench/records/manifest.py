@@ -4,32 +4,31 @@ import functools
 import importlib.metadata
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fflbench import __version__
-from fflbench.suites.plan import Cell
+from fflbench import __version__, registry
+from fflbench.registry import Kind
 
 RESULTS_VERSION = 2
 """Of the core: a change to it that alters results raises it."""
 
-ROBUSTNESS_VERSION = 2
-"""Of cells without another measure: of the rounds and what is recorded of them."""
-
 LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 
-def results_versions(cell: Cell) -> dict[str, int | str]:
+def results_versions(configuration: Mapping[str, Any]) -> dict[str, int | str]:
     """The versions that decide whether an old record still stands, with the source digests of outside plugins."""
-    parts = {kind.value: cell.entry(kind).results_version for kind in cell.kinds}
-    return {"core": RESULTS_VERSION, **({} if cell.measure else {"robustness": ROBUSTNESS_VERSION}), **parts}
+    kinds = [kind for kind in Kind if kind in configuration]
+    parts = {kind.value: registry.get(kind, configuration[kind]["name"]).results_version for kind in kinds}
+    return {"core": RESULTS_VERSION, **parts}
 
 
-def manifest(cell: Cell, device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:
+def manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:
     """Everything that could explain why another machine finds something else."""
+    measure = registry.get(Kind.MEASURE, configuration["measure"]["name"])
     return {
-        "results": results_versions(cell),
+        "results": results_versions(configuration),
         "fflbench": __version__,
         "commit": commit(),
         "python": platform.python_version(),
@@ -38,7 +37,7 @@ def manifest(cell: Cell, device: str, plugins: Sequence[str] = ()) -> dict[str, 
         "processor": processor(),
         "device": device,
         "plugins": list(plugins),
-        "threads": cell.measure.threads if cell.measure else 1,
+        "threads": measure.create(**configuration["measure"]["parameters"]).threads,
     }
 
 

@@ -10,15 +10,14 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from fflbench.errors import RecordError
-from fflbench.records import shapes
+from fflbench.reading import parse_json
+from fflbench.records import validation
 from fflbench.records.arrays import digest, unpack
-from fflbench.records.reading import parse_json
 
 LARGEST = 2**26
 """Bytes that a record may have."""
 DIGEST = "digest"
 """Key of a record's file: a record that was altered or damaged since it was written is refused."""
-METRICS = ("test_loss", "accuracy", "source_accuracy", "attack_success_rate", "class_accuracy", "diverged")
 
 
 def identify(configuration: Mapping[str, Any]) -> str:
@@ -44,6 +43,9 @@ class Record(BaseModel):
     title: str = ""
     """Of the suite, as its file had it."""
     labels: dict[str, str]
+    sweep: dict[str, dict[str, Any]] = {}
+    """By kind (task, attack, ...), the parameter that its suite sweeps over: its name, its value here and the label
+    that all values share."""
     configuration: dict[str, Any]
     status: Literal["done", "failed"]
     error: str = ""
@@ -58,9 +60,8 @@ class Record(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        kinds = ["task", "measure" if "measure" in self.configuration else "attack", "defense"]
-        kinds += ["privacy-attack"] * ("privacy-attack" in self.configuration)
-        for kind in kinds:
+        attacks = [kind for kind in ("attack", "privacy-attack") if kind in self.configuration]
+        for kind in ("task", "measure", "defense", *attacks):
             chosen = self.configuration.get(kind)
             found = chosen if isinstance(chosen, dict) else {}
             named = isinstance(found.get("name"), str) and isinstance(found.get("parameters"), dict)
@@ -70,9 +71,20 @@ class Record(BaseModel):
             raise ValueError("no seed")
         if self.id != identify(self.configuration):
             raise ValueError("the id is not that of the configuration")
-        if self.status == "done" and (set(METRICS) - set(self.metrics) if "attack" in kinds else not self.metrics):
-            raise ValueError("a finished cell without all metrics")
+        if self.status == "done" and not self.metrics:
+            raise ValueError("a finished cell without metrics")
         return self
+
+    @property
+    def measure(self) -> str:
+        """Name of its measure."""
+        return str(self.configuration["measure"]["name"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of its cell."""
+        seed: int = self.configuration["seed"]
+        return seed
 
     @property
     def packed(self) -> bytes:
@@ -80,26 +92,29 @@ class Record(BaseModel):
         return self._packed
 
     @classmethod
-    def parse(cls, content: bytes) -> Self:
+    def parse(cls, content: bytes, *, digest_required: bool = False) -> Self:
         """Return the record that a file holds; a `ValueError` says what the file is instead."""
         try:
             value = parse_json(content)
         except ValueError as error:
             raise ValueError(f"damaged: {error}") from error
-        # Of everything else in the file; records of other tools may do without.
-        if isinstance(value, dict) and value.pop(DIGEST, None) not in (None, _content_digest(value)):
+        # Of everything else in the file; records of other tools may do without, but not in a leaderboard.
+        found = value.pop(DIGEST, None) if isinstance(value, dict) else None
+        if found not in (None, _content_digest(value)):
             raise ValueError("damaged: it is not what its digest says")
+        if found is None and digest_required:
+            raise ValueError(f'no record that can be trusted: it has no "{DIGEST}"')
         try:
             record = cls.model_validate(value, strict=True)
         except ValidationError as error:
-            raise ValueError(f"no record: {shapes.first_problem(error)}") from error
-        shapes.check(record)
+            raise ValueError(f"no record: {validation.first_problem(error)}") from error
+        validation.check(record)
         return record
 
     def carrying(self, packed: bytes) -> Self:
         """The same record with the content of its file of arrays."""
         if packed:
-            shapes.check_arrays(self, unpack(packed))
+            validation.check_arrays(self, unpack(packed))
         record = self.model_copy(update={"arrays": digest(packed)})
         record._packed = packed
         return record
@@ -120,10 +135,11 @@ class Record(BaseModel):
         where = ["--device", str(device)] if device not in (None, "cpu") else []
         return shlex.join(["fflbench", "run", str(file), *options, *where, *named])
 
-    def json_text(self) -> str:
-        """The content of its file; a `RecordError` where that could not be read again."""
+    def json_text(self, indent: int | None = 1) -> str:
+        """The content of its file, or without indent one line; a `RecordError` where that could not be read again."""
         content = json.loads(json.dumps(self.model_dump(), allow_nan=False))
-        text = json.dumps({**content, DIGEST: _content_digest(content)}, indent=1) + "\n"
+        separators = (",", ":") if indent is None else None
+        text = json.dumps({**content, DIGEST: _content_digest(content)}, indent=indent, separators=separators) + "\n"
         if len(text) > LARGEST:
             raise RecordError(f"a record of {len(text):,} bytes is larger than {LARGEST:,}, the most that is read")
         try:

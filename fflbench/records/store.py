@@ -11,9 +11,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fflbench.errors import RecordError
-from fflbench.records import arrays, shapes
+from fflbench.reading import read_bytes
+from fflbench.records import arrays, packed, validation
 from fflbench.records.arrays import Arrays, digest, unpack
-from fflbench.records.reading import read_bytes
 from fflbench.records.record import LARGEST, Record, Records
 
 
@@ -90,18 +90,7 @@ class Store:
 
     def arrays(self, record: Record) -> Arrays:
         """The arrays of a record, as they were when it was written; nothing where it has none."""
-        if not record.arrays:
-            return {}
-        file = self.arrays_file(record.id)
-        content = read_bytes(file, arrays.LARGEST)
-        if digest(content) != record.arrays:
-            raise RecordError(f"{file} is not what its record was written with")
-        try:
-            found = unpack(content)
-            shapes.check_arrays(record, found)
-        except ValueError as error:
-            raise RecordError(f"{file} is damaged: {error}") from error
-        return found
+        return read_arrays(self.arrays_file(record.id), record)
 
     def write(self, record: Record) -> None:
         """Keep a record: once this returns, no crash can take it away."""
@@ -113,19 +102,31 @@ class Store:
             self.arrays_file(record.id).unlink(missing_ok=True)
 
 
-def read(file: Path) -> Record:
-    """A record from its file, with all that its measure's tables need, or an error that names the file."""
-    return parsed(file, read_bytes(file, LARGEST))
-
-
-def parsed(file: Path, content: bytes) -> Record:
-    """A record from the content of its file."""
+def read_arrays(file: Path, record: Record) -> Arrays:
+    """Return the arrays of a record from their file, as they were when it was written; nothing where it has none."""
+    if not record.arrays:
+        return {}
+    content = read_bytes(file, arrays.LARGEST)
+    if digest(content) != record.arrays:
+        raise RecordError(f"{file} is not what its record was written with")
     try:
-        record = Record.parse(content)
+        found = unpack(content)
+        validation.check_arrays(record, found)
     except ValueError as error:
-        raise RecordError(f"{file} is {error}") from error
-    if record.id != file.stem:
-        raise RecordError(f"{file} is the record of another cell, {record.id}")
+        raise RecordError(f"{file} is damaged: {error}") from error
+    return found
+
+
+def read(place: Path, *, digest_required: bool = False) -> Record:
+    """Return the record that a path names, a file of a run or BOARD/ID, or raise an error that names the path."""
+    if packed.names_one(place):
+        return packed.read_one(place)
+    try:
+        record = Record.parse(read_bytes(place, LARGEST), digest_required=digest_required)
+    except ValueError as error:
+        raise RecordError(f"{place} is {error}") from error
+    if record.id != place.stem:
+        raise RecordError(f"{place} is the record of another cell, {record.id}")
     return record
 
 
@@ -138,14 +139,41 @@ def load(folder: str | Path) -> Records:
 
 
 def _readable(root: Path) -> Iterator[Record]:
-    for file in sorted(root.rglob("*.json")):
-        if any(part.startswith(".") for part in file.relative_to(root).parts):
-            # Of a command that is staging files there, or was killed while it did.
+    for file in sources(root):
+        if file.name == packed.FILE:
+            yield from _packed(file)
             continue
         try:
             yield read(file)
         except RecordError as error:
             warnings.warn(f"{error}; it is left out", stacklevel=3)
+
+
+def _packed(file: Path) -> list[Record]:
+    try:
+        records, problems = packed.read(file)
+    except RecordError as error:
+        records, problems = [], [f"{error}; no record in it counts"]
+    for problem in problems:
+        warnings.warn(problem, stacklevel=4)
+    return [record for _, record in records]
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """Return the files under a folder that hold records: one a leaderboard or entry, elsewhere one a cell."""
+    boards = {file.parent for file in root.rglob(packed.FILE)}
+    for file in sorted([*root.rglob("*.json"), *(board / packed.FILE for board in boards)]):
+        if any(part.startswith(".") for part in file.relative_to(root).parts):
+            # Of a command that is staging files there, or was killed while it did.
+            continue
+        if file.name == packed.FILE or boards.isdisjoint(file.parents):
+            yield file
+
+
+def places(root: Path) -> Iterator[Path]:
+    """Return the paths of records under a folder: their files, or BOARD/ID."""
+    for file in sources(root):
+        yield from (file.with_name(record.id) for record in _packed(file)) if file.name == packed.FILE else [file]
 
 
 def write_whole(file: Path, content: bytes, *, lasting: bool = True) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from fflbench import registry
-from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.registry import Kind
+from fflbench.texts import slug
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,19 @@
-"""The figures of a leaderboard, readable in grey and by the colour-blind, each with its numbers beside it."""
+"""Figures that every measure gets: curves over histories, tables as heatmaps, sweeps, and all measures in one."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fflbench.measures.measure import Curve
+from fflbench.metrics import Metric
 from fflbench.records.arrays import Arrays
-from fflbench.records.names import slug
 from fflbench.records.record import Record
-from fflbench.report import grids, inferences, robust
-from fflbench.report.panels import Board, Panel, steady
-from fflbench.report.plots import add_files, both, decay, style, trusts
-from fflbench.report.statistics import Estimate, estimate
-from fflbench.report.texts import csv_text
+from fflbench.report.groups import Group, Runs, by_measure, candidates, groups, measure_of, sound, strongest
+from fflbench.report.picture import Picture, distinct_names, panels, plain_text, style
+from fflbench.report.pivot import axis_names, column_cell, pivot_name
+from fflbench.report.sweeps import Sweep, sweeps
+from fflbench.report.table import OVERALL, Board, Cell, Column, Table
+from fflbench.statistics import Estimate, estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,226 +21,352 @@ if TYPE_CHECKING:
 WRITTEN = 200
 """Places of a heatmap up to which each has its number."""
 PANELS = 9
-"""Attacks whose rounds are drawn; the numbers of all stand beside."""
+"""Panels that are drawn; the numbers of all stand beside."""
+TICKS = (0.001, 0.01, 0.1, 1.0)
+"""Of logarithmic axes."""
 
-Table = list[list[Any]]
-"""What a figure shows, as lines of a CSV file, the first its header."""
-
-
-def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], Arrays]) -> dict[str, bytes]:
-    """All figures that the records allow, by file name."""
-    made: dict[str, bytes] = {}
-    for task in robust.tasks(records):
-        add_files(made, _files(f"accuracy-{task.name}", _accuracy(task)))
-        add_files(made, _files(f"trust-{task.name}", _trust(task)))
-    for task in robust.tasks(records):
-        add_files(made, _files(f"heatmap-{task.name}", _heatmap(robust.summary(task))))
-    for panel in board.panels:
-        if panel.section == "overall":
-            add_files(made, _files(f"scatter-{panel.name.removeprefix('overall-')}", _scatter(panel)))
-    made |= decay(records) | curves(records)
-    return made | grids.reconstructions(records, arrays)
+Line = Mapping[float, Estimate]
+"""Means over seeds by x."""
 
 
-def curves(records: Sequence[Record]) -> dict[str, bytes]:
-    """ROC curves of every setting of membership and property inference."""
-    made: dict[str, bytes] = {}
-    for measure in inferences.MEASURES:
-        for title, of_setting in inferences.settings(records, measure).items():
-            name = f"roc-{measure}-{title}"
-            add_files(made, _files(name, inferences.curves(f"{measure.capitalize()}, {title}", of_setting)))
-    return made
+def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], Arrays]) -> list[Picture]:
+    """Return all figures that records allow."""
+    found: list[Picture] = []
+    with plain_text():
+        for table in board.tables:
+            found += _scatter(table) if table.section == OVERALL else []
+            found += [_heatmap(table)] if _is_heatmap(table) else []
+        every = groups(records)
+        heatmaps = {table.name for table in board.tables if _is_heatmap(table)}
+        for group in every:
+            found += [] if group.swept else _dots(group, heatmaps)
+            for curve in group.measure.curves:
+                found += _curves(group, curve)
+        for sweep in sweeps(every):
+            found += _sweep(sweep)
+        for of_measure in by_measure(records).values():
+            found += measure_of(of_measure).figures(of_measure, arrays)
+    return distinct_names(found)
 
 
-def section(name: str) -> str:
-    """Where on the page a figure belongs."""
-    kinds = {"scatter": "overall", "grid": "privacy", "decay": "privacy", "roc": "privacy"}
-    return kinds.get(name.partition("-")[0], "robustness")
+# Curves
 
 
-def _files(name: str, drawn: "tuple[Figure, Table] | None") -> dict[str, bytes]:
-    if drawn is None:
-        return {}
-    figure, table = drawn
-    stem = slug(name)
-    steadied = [[steady(value) if isinstance(value, float) else value for value in row] for row in table]
-    return both(figure, stem) | {f"{stem}.csv": csv_text(steadied).encode()}
+def _curves(group: Group, curve: Curve) -> Iterable[Picture]:
+    """Draw one panel per attack and one line per defense: the mean over seeds, with the 95% interval as a band."""
+    lines = {attack: _lines(group, curve, attack) for attack in group.attacks}
+    drawn = [attack for attack in _by_harm(group) if lines[attack]][:PANELS]
+    if not drawn:
+        return
+    figure, axes = panels(len(drawn), sharex=True, sharey=True)
+    labels = list(dict.fromkeys(label for attack in drawn for label in lines[attack]))
+    seen: dict[str, Any] = {}
+    for axis, attack in zip(axes, drawn, strict=True):
+        for label, line in lines[attack].items():
+            seen[label] = _draw(axis, line, curve, labels.index(label))
+        axis.set_title(_panel_title(group, attack), fontsize="medium")
+        if curve.logarithmic:
+            seen["chance"] = _logarithmic(axis)
+    figure.supxlabel(curve.x, fontsize="medium")
+    figure.supylabel(_y_title(curve), fontsize="medium")
+    left = f"; of {len(lines)} attacks the {len(drawn)} that harm {group.baseline} most" * (len(drawn) < len(lines))
+    figure.suptitle(f"{group.head}: {curve.title}{left}", fontsize="medium")
+    figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
+    numbers: list[list[Any]] = [["attack", "line", curve.x, "mean", "half_width_95", "seeds"]]
+    for attack, of_attack in lines.items():
+        for label, line in of_attack.items():
+            numbers += [[attack, label, x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
+    caption = f"{curve.title[:1].upper()}{curve.title[1:]}: {group.head}"
+    yield Picture.of(f"{curve.name}-{group.head}", group.measure.section, caption, figure, numbers)
 
 
-def _figure(width: float, height: float) -> "tuple[Figure, Any]":
-    from matplotlib.figure import Figure
+def _lines(group: Group, curve: Curve, attack: str) -> dict[str, Line]:
+    found: dict[str, Line] = {}
+    metric = _headline(group)
+    for defense in group.rows:
+        tried = candidates(group, defense, [attack], group.observations)
+        best, trouble = strongest(metric, tried, group.seeds) if metric else ("", "")
+        chosen = tried.get(best) if not trouble else next(iter(tried.values()), None)
+        for key, name in curve.lines.items():
+            line = means(chosen, curve.x, key) if chosen else {}
+            if line:
+                found[", ".join(filter(None, (defense, best, name)))] = line
+    return found
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axis = figure.subplots()
-    axis.spines[["top", "right"]].set_visible(False)
-    return figure, axis
+
+def means(runs: Runs, x: str, y: str) -> Line:
+    """Return the mean over seeds at each x that all seeds reach."""
+    points: dict[float, list[float]] = {}
+    done = [record for record in runs.records.values() if sound(record)]
+    for record in done:
+        for item in record.history:
+            if isinstance(item.get(y), int | float) and isinstance(item.get(x), int | float):
+                points.setdefault(item[x], []).append(item[y])
+    return {at: estimate(values) for at, values in sorted(points.items()) if len(values) == len(done)}
 
 
-def _accuracy(task: robust.Task) -> "tuple[Figure, Table] | None":
-    """Accuracy over rounds, a panel an attack: the mean over seeds, with the 95% interval as a band."""
-    from matplotlib.figure import Figure
+def _headline(group: Group) -> Metric | None:
+    return next((metric for metric in group.measure.metrics if metric.headline), None)
 
-    table: Table = [["attack", "defense", "round", "mean", "half_width_95", "seeds"]]
-    curves = {attack: _curves(task, attack) for attack in task.runs}
-    for attack, lines in curves.items():
-        for label, found in lines.items():
-            table += [[attack, label, number, of.mean, of.half_width, of.seeds] for number, of in found.items()]
-    shown = [attack for attack in _by_harm(task) if curves[attack]][:PANELS]
-    if not shown:
+
+def _by_harm(group: Group) -> list[str]:
+    """Return attacks by the harm they do to the baseline, without attack first."""
+    metric = _headline(group)
+
+    def harm(attack: str) -> tuple[bool, float]:
+        runs = candidates(group, group.baseline, [attack], group.observations).values()
+        values = [value for each in runs for value in each.values(metric.name).values()] if metric else []
+        size = fmean(values) if values else 0.0
+        return attack != group.clean, size if metric and metric.higher_is_better else -size
+
+    return sorted(group.attacks, key=harm)
+
+
+def _y_title(curve: Curve) -> str:
+    """Return the name of a curve, or of its only line's figures, with their unit."""
+    return f"{curve.name}, %" if curve.percent else curve.name if len(curve.lines) > 1 else next(iter(curve.lines))
+
+
+def _panel_title(group: Group, attack: str) -> str:
+    return "no attack" if attack == group.clean and attack else attack
+
+
+def _draw(axis: Any, line: Line, curve: Curve, place: int) -> Any:
+    factor = 100 if curve.percent else 1
+    look = style(place) | {"marker": "" if len(line) > 1 else "o"}
+    middle = [factor * of.mean for of in line.values()]
+    (drawn,) = axis.plot(list(line), middle, **look)
+    reach = [factor * (of.half_width or 0) for of in line.values()]
+    low, high = ([value - sign * by for value, by in zip(middle, reach, strict=True)] for sign in (1, -1))
+    if curve.percent:
+        low, high = [max(0.0, value) for value in low], [min(100.0, value) for value in high]
+    if not curve.logarithmic:
+        axis.fill_between(list(line), low, high, color=look["color"], alpha=0.12, linewidth=0)
+    return drawn
+
+
+def _logarithmic(axis: Any) -> Any:
+    (chance,) = axis.plot(TICKS[:: len(TICKS) - 1], TICKS[:: len(TICKS) - 1], color="#999999", linestyle=":")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    for set_ticks, limit in ((axis.set_xticks, axis.set_xlim), (axis.set_yticks, axis.set_ylim)):
+        set_ticks(TICKS, [f"{100 * tick:g}%" for tick in TICKS])
+        limit(TICKS[0], 1)
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
+    return chance
+
+
+def draw_record(record: Record, measure_curves: Sequence[Curve]) -> "Figure | None":
+    """Draw the history of one record, one panel below the other; nothing where it has none."""
+    runs = Runs.of([record])
+    drawn = [
+        (curve, lines)
+        for curve in measure_curves
+        if (lines := {name: line for key, name in curve.lines.items() if (line := means(runs, curve.x, key))})
+    ]
+    if not drawn:
         return None
-    labels = list(dict.fromkeys(label for attack in shown for label in curves[attack]))
-    columns = min(3, math.ceil(math.sqrt(len(shown))))
-    figure = Figure(figsize=(4 * columns + 2, 3 * -(-len(shown) // columns)), layout="constrained")
-    axes = list(figure.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False).flat)
-    for axis in axes[len(shown) :]:
-        axis.set_visible(False)
-    drawn = {}
-    for axis, attack in zip(axes, shown, strict=False):
-        for label, found in curves[attack].items():
-            look = style(labels.index(label)) | {"marker": ""}
-            means = [100 * of.mean for of in found.values()]
-            reach = [100 * (of.half_width or 0) for of in found.values()]
-            (drawn[label],) = axis.plot(list(found), means, label=label, **look)
-            low = [max(0.0, a - b) for a, b in zip(means, reach, strict=True)]
-            high = [min(100.0, a + b) for a, b in zip(means, reach, strict=True)]
-            axis.fill_between(list(found), low, high, color=look["color"], alpha=0.12, linewidth=0)
-        axis.set_title("no attack" if attack == task.clean else attack, fontsize="medium")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3 * len(drawn)), layout="constrained")
+    axes = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
+    for axis, (curve, lines) in zip(axes, drawn, strict=True):
+        for place, (name, line) in enumerate(lines.items()):
+            _draw(axis, line, curve, place).set_label(name)
+        axis.set_xlabel(curve.x)
+        axis.set_ylabel(_y_title(curve))
         axis.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("round", fontsize="medium")
-    figure.supylabel("accuracy, %", fontsize="medium")
-    left = f"; of {len(curves)} attacks the {len(shown)} that harm {task.baseline} most" * (len(shown) < len(curves))
-    figure.suptitle(f"{task.name}{left}", fontsize="medium")
-    figure.legend(drawn.values(), drawn, frameon=False, fontsize="small", loc="outside right center")
-    return figure, table
+        if curve.logarithmic:
+            _logarithmic(axis)
+        if any(lines):
+            axis.legend(frameon=False)
+    axes[0].set_title(str(record), fontsize="medium")
+    return figure
 
 
-def _curves(task: robust.Task, attack: str) -> dict[str, dict[int, Estimate]]:
-    """By defense and strategy, accuracy of each round over seeds."""
-    lines = {}
-    for name, by_strategy in task.runs[attack].items():
-        for strategy, runs in by_strategy.items():
-            by_round: dict[int, list[float]] = {}
-            for record in runs.records.values():
-                for told in record.history:
-                    if isinstance(told.get("accuracy"), float):
-                        by_round.setdefault(told["round"], []).append(told["accuracy"])
-            if by_round:
-                label = f"{name}, strategy {strategy}" if len(by_strategy) > 1 else name
-                lines[label] = {number: estimate(values) for number, values in sorted(by_round.items())}
-    return lines
+# Tables as pictures
 
 
-def _by_harm(task: robust.Task) -> list[str]:
-    """Without attack first, then attacks by what they leave of the baseline's accuracy."""
-
-    def left(attack: str) -> float:
-        figures = task.figures(attack, task.baseline, "accuracy")
-        return fmean(figures.values()) if figures else 1.0
-
-    return sorted(task.runs, key=lambda attack: (attack != task.clean, left(attack)))
+def _is_heatmap(table: Table) -> bool:
+    """Whether all columns are shares, several of them of one metric."""
+    meanings = {column.meaning for column in table.columns}
+    several = len(table.columns) > max(2, len(meanings))
+    return several and table.section != OVERALL and all(map(_bounded, table.columns))
 
 
-def _trust(task: robust.Task) -> "tuple[Figure, Table] | None":
-    """Average trust over rounds of the honest and of the attackers, where a defense has any; a line an attack."""
-    figure, axis = _figure(8, 4)
-    table: Table = [["attack", "who", "round", "mean"]]
-    place = 0
-    for attack in task.attacks:
-        for name, by_strategy in task.runs[attack].items():
-            for strategy, runs in by_strategy.items():
-                sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
-                for record in runs.records.values():
-                    if record.status == "done":
-                        for side, points in zip(sides, trusts(record), strict=True):
-                            for number, value in points:
-                                side.setdefault(number, []).append(value)
-                if not sides[0]:
-                    continue
-                label = f"{name}, {attack}, strategy {strategy}"
-                look = style(place) | {"marker": ""}
-                for who, side, dash in (("honest", sides[0], "-"), ("attackers", sides[1], ":")):
-                    means = {number: fmean(values) for number, values in sorted(side.items())}
-                    text = f"{label}: {who}"
-                    axis.plot(list(means), list(means.values()), label=text, **(look | {"linestyle": dash}))
-                    table += [[label, who, number, value] for number, value in means.items()]
-                place += 1
-    if len(table) == 1:
-        return None
-    axis.set_xlabel("round")
-    axis.set_ylabel("average trust")
-    axis.set_ylim(-0.03, 1.03)
-    axis.set_title(f"{task.name}: trust of the honest and of attackers", fontsize="medium")
-    axis.legend(frameon=False, fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure, table
-
-
-def _heatmap(panel: Panel) -> "tuple[Figure, Table] | None":
-    """Every defense without attack and under every one: accuracy, and what targeted attacks gain. Bright is good."""
+def _heatmap(table: Table) -> Picture:
+    """Draw a table of shares; bright is good."""
     import numpy as np
 
-    left_out = ("clean_cost", "honest_excluded")
-    chosen = [place for place, column in enumerate(panel.columns) if column.percent and column.name not in left_out]
-    if not chosen or not panel.rows:
-        return None
-    figure, axis = _figure(1.6 + 0.9 * len(chosen), 1.2 + 0.36 * len(panel.rows))
-    values = np.array(
-        [[np.nan if (mean := row.cells[place].mean) is None else 100 * mean for place in chosen] for row in panel.rows]
-    )
-    good = np.array([bool(panel.columns[place].higher_is_better) for place in chosen])
+    columns = table.columns
+    values = np.array([[np.nan if cell.mean is None else 100 * cell.mean for cell in row.cells] for row in table.rows])
+    figure, (axis,) = panels(1, 0.9 * len(columns), 0.36 * len(table.rows) + 1)
+    good = np.array([bool(column.higher_is_better) for column in columns])
     bright = np.where(good, values, 100 - values)
     mesh = axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
     axis.invert_yaxis()
-    # Too many numbers are none: then a scale of colours, and the numbers beside.
-    written = values if values.size <= WRITTEN else values[:0]
-    if written is not values:
-        figure.colorbar(mesh, ax=axis, label="accuracy, or 100 less what a targeted attack gains")
-    for (row, column), value in np.ndenumerate(written):
-        text = panel.rows[row].cells[chosen[column]].text if np.isnan(value) else f"{value:.1f}"
-        colour = "white" if bright[row, column] < 55 else "black"
-        axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
-    titles = [panel.columns[place].title.removesuffix(" %") for place in chosen]
-    axis.set_xticks(np.arange(len(chosen)) + 0.5, titles, rotation=20, ha="right", fontsize="small")
-    axis.set_yticks(np.arange(len(panel.rows)) + 0.5, [row.label for row in panel.rows], fontsize="small")
+    if values.size > WRITTEN:
+        # So many numbers could not be read: a scale of colours, and the numbers beside.
+        figure.colorbar(mesh, ax=axis, label="bright is good")
+    else:
+        for (row, column), value in np.ndenumerate(values):
+            text = table.rows[row].cells[column].text if np.isnan(value) else f"{value:.1f}"
+            colour = "white" if bright[row, column] < 55 else "black"
+            axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
+    heads = [column.title.removesuffix(" %") for column in columns]
+    axis.set_xticks(np.arange(len(columns)) + 0.5, heads, rotation=20, ha="right", fontsize="small")
+    axis.set_yticks(np.arange(len(table.rows)) + 0.5, [row.label for row in table.rows], fontsize="small")
     axis.spines[:].set_visible(False)
-    axis.set_title(f"{panel.title}, %: accuracy, and what targeted attacks gain", fontsize="medium")
-    table: Table = [["defense", "column", "mean"]]
-    table += [[row.label, panel.columns[place].name, row.cells[place].mean] for row in panel.rows for place in chosen]
-    return figure, table
+    axis.set_title(f"{table.title}, %", fontsize="medium")
+    numbers: list[list[Any]] = [["row", "column", "mean"]]
+    for of_row in table.rows:
+        numbers += [[of_row.label, column.name, cell.mean] for column, cell in zip(columns, of_row.cells, strict=True)]
+    return Picture.of(f"heatmap-{table.name}", table.section, table.title, figure, numbers)
 
 
-def _scatter(panel: Panel) -> "tuple[Figure, Table] | None":
-    """Robustness against privacy, the server's seconds as size: the best stand at the top left."""
-    places = {column.name: place for place, column in enumerate(panel.columns)}
-    if not {"worst_accuracy", "leak_alone"} <= set(places):
-        return None
-    figure, axis = _figure(7, 4.5)
-    table: Table = [["defense", "worst_accuracy", "leak_alone_db", "server_seconds"]]
-    shown = ("worst_accuracy", "leak_alone", "server_seconds")
+def _bounded(column: Column) -> bool:
+    return (column.low, column.high) == (0.0, 1.0) and column.ranked and column.higher_is_better is not None
+
+
+def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
+    """Draw headline metrics that no heatmap shows: one panel per metric, one row per defense, a mark per column."""
+    metrics = [
+        metric for metric in group.measure.metrics if metric.headline and pivot_name(group, metric) not in heatmaps
+    ]
+    every = group.observations if group.measure.observed else group.attacks
+    numbers: list[list[Any]] = [["metric", "defense", "column", "mean", "low_95", "high_95", "seeds"]]
+    drawn = []
+    for metric in metrics:
+        column = Column.of(metric)
+        cells = {
+            (defense, name): cell
+            for defense in group.rows
+            for name in axis_names(group, metric)
+            if (cell := column_cell(group, metric, column, defense, name)).mean is not None
+        }
+        if cells:
+            drawn.append((metric, column, cells))
+            for (defense, name), cell in cells.items():
+                numbers.append([metric.name, defense, name, cell.mean, cell.low, cell.high, cell.seeds])
+    if not drawn:
+        return
+    figure, axes = panels(len(drawn), 4, 0.3 * len(group.rows) + 1.2, sharey=True)
+    seen: dict[str, Any] = {}
+    names = list(group.rows)
+    for axis, (metric, column, cells) in zip(axes, drawn, strict=True):
+        for (defense, name), cell in cells.items():
+            seen[name] = _errorbar(axis, {names.index(defense): cell}, column, every.index(name), upright=False)
+        if metric.low >= 0 and _spans_powers([cell.mean or 0.0 for cell in cells.values()]):
+            axis.set_xscale("log")
+            axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axis.minorticks_off()
+        axis.set_yticks(range(len(names)), names, fontsize="small")
+        axis.set_title(column.title, fontsize="medium")
+        axis.grid(alpha=0.3, axis="x")
+    axes[0].invert_yaxis()
+    figure.suptitle(group.head, fontsize="medium")
+    if len(seen) > 1:
+        figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
+    yield Picture.of(f"dots-{group.head}", group.measure.section, group.head, figure, numbers)
+
+
+def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int, *, upright: bool = True) -> Any:
+    """Draw cells at their places with their intervals, joined by a line where figures stand upright."""
+    means = [float(cell.mean or 0) for cell in cells.values()]
+    lows = [mean if cell.low is None else cell.low for mean, cell in zip(means, cells.values(), strict=True)]
+    highs = [mean if cell.high is None else cell.high for mean, cell in zip(means, cells.values(), strict=True)]
+    ends = [
+        [column.factor * (mean - low) for mean, low in zip(means, lows, strict=True)],
+        [column.factor * (high - mean) for mean, high in zip(means, highs, strict=True)],
+    ]
+    drawn = [column.factor * mean for mean in means]
+    if upright:
+        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **style(place))
+    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(style(place) | {"linestyle": "none"}))
+
+
+def _spans_powers(values: Sequence[float]) -> bool:
+    """Whether positive figures differ by so much that only a logarithmic axis shows them all."""
+    return min(values) > 0 and max(values) > 100 * min(values)
+
+
+def _scatter(table: Table) -> Iterable[Picture]:
+    """Draw robustness against privacy, cost as size, from the first column of each."""
+    first = {column.section: place for place, column in reversed(list(enumerate(table.columns)))}
+    if not {"Robustness", "Privacy"} <= set(first):
+        return
+    kept, leaked = table.columns[first["Robustness"]], table.columns[first["Privacy"]]
+    cost = first.get("Cost")
     points = {
-        row.label: [row.cells[places[name]].mean if name in places else None for name in shown] for row in panel.rows
+        row.label: [None if place is None else row.cells[place].mean for place in (*_places(first), cost)]
+        for row in table.rows
     }
-    most = max((seconds for *_, seconds in points.values() if seconds), default=0.0)
-    spots: dict[tuple[int, int], list[str]] = {}
-    for place, (label, (accuracy, leak, seconds)) in enumerate(points.items()):
-        table.append([label, accuracy, leak, seconds])
-        if accuracy is None or leak is None:
-            continue
-        size = 60 + 500 * (seconds / most if seconds and most else 0)
+    full = {label: point for label, point in points.items() if point[0] is not None and point[1] is not None}
+    if not full:
+        return
+    figure, (axis,) = panels(1, 6, 4.5)
+    most = max((of[2] for of in full.values() if of[2]), default=0.0)
+    spots: dict[tuple[float, float], list[str]] = {}
+    for place, (label, (robust, private, price)) in enumerate(full.items()):
+        x, y = float(private or 0) * leaked.factor, float(robust or 0) * kept.factor
         look = style(place)
-        axis.scatter(leak, 100 * accuracy, s=size, color=look["color"], marker=look["marker"], alpha=0.75, label=label)
+        size = 60 + 500 * (price / most if price and most else 0)
+        axis.scatter(x, y, s=size, color=look["color"], marker=look["marker"], alpha=0.75)
         # Where several stand at one place, their names share it.
-        spots.setdefault((round(leak), round(100 * accuracy)), []).append(label)
-    if not any(accuracy is not None and leak is not None for accuracy, leak, _ in points.values()):
-        return None
+        spots.setdefault((round(x, leaked.digits - 1), round(y)), []).append(label)
     middle = sum(axis.get_xlim()) / 2
     for spot, labels in spots.items():
-        to_the_left = spot[0] > middle
-        where: dict[str, Any] = {"ha": "right" if to_the_left else "left", "va": "center", "fontsize": "small"}
-        text = ",\n".join(labels)
-        axis.annotate(text, spot, textcoords="offset points", xytext=(-18 if to_the_left else 18, 0), **where)
-    axis.set_xlabel("what a server alone rebuilds, dB (less is better)")
-    axis.set_ylabel("worst accuracy over attacks, %")
+        left = spot[0] > middle
+        where: dict[str, Any] = {"ha": "right" if left else "left", "va": "center", "fontsize": "small"}
+        offset = (-18 if left else 18, 0)
+        axis.annotate(",\n".join(labels), spot, textcoords="offset points", xytext=offset, **where)
+    axis.set_xlabel(f"{leaked.title} (less is better)")
+    axis.set_ylabel(kept.title)
     axis.margins(0.15)
     axis.grid(alpha=0.3)
-    axis.set_title(f"{panel.title}; size: the server's seconds", fontsize="medium")
-    return figure, table
+    sized = f"; size: {table.columns[cost].title}" if cost is not None else ""
+    axis.set_title(f"{table.title}{sized}", fontsize="medium")
+    numbers: list[list[Any]] = [
+        ["defense", kept.name, leaked.name, *([] if cost is None else [table.columns[cost].name])]
+    ]
+    numbers += [[label, *point[: len(numbers[0]) - 1]] for label, point in points.items()]
+    yield Picture.of(f"scatter-{table.name}", OVERALL, f"Robustness against privacy: {table.title}", figure, numbers)
+
+
+def _places(first: Mapping[str, int]) -> tuple[int, int]:
+    return first["Robustness"], first["Privacy"]
+
+
+# Sweeps
+
+
+def _sweep(sweep: Sweep) -> Iterable[Picture]:
+    """Draw one panel per metric and one line per row, by the values of the parameter."""
+    floors = {metric.floor for metric in sweep.metrics}
+    metrics = [metric for metric in sweep.metrics if metric.kind == "number" and metric.name not in floors][:PANELS]
+    if not metrics:
+        return
+    figure, axes = panels(len(metrics), sharex=True)
+    seen: dict[str, Any] = {}
+    numbers: list[list[Any]] = [["metric", "row", sweep.parameter, "mean", "low_95", "high_95", "seeds"]]
+    for axis, metric in zip(axes, metrics, strict=True):
+        column = Column.of(metric)
+        for label in sweep.shown[metric.name]:
+            line = {
+                value: cell
+                for value in sweep.values
+                if (runs := sweep.runs.get((label, value)))
+                and (cell := runs.cell(metric, column, sweep.seeds)).mean is not None
+            }
+            if line:
+                seen[label] = _errorbar(axis, line, column, list(sweep.rows).index(label))
+                numbers += [[metric.name, label, x, of.mean, of.low, of.high, of.seeds] for x, of in line.items()]
+        axis.set_title(column.title, fontsize="medium")
+        axis.grid(alpha=0.3)
+        axis.set_xticks(sweep.values, [f"{value:g}" for value in sweep.values], fontsize="small")
+    figure.supxlabel(sweep.parameter, fontsize="medium")
+    figure.suptitle(sweep.title, fontsize="medium")
+    figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
+    caption = f"{sweep.title}: by {sweep.parameter}"
+    yield Picture.of(f"sweep-{sweep.title}-{sweep.parameter}", sweep.measure.section, caption, figure, numbers)

@@ -1,36 +1,83 @@
 """`fflbench leaderboard`: from records alone to tables, figures and a page that GitHub shows; nothing runs."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from fflbench.errors import RecordError
-from fflbench.records.evidence import RECORDS, SUMS, Evidence, accept, gather, moved, own_files
+from fflbench.progress import track
+from fflbench.reading import read_bytes, read_json
+from fflbench.records import packed
+from fflbench.records.evidence import Evidence, accept, gather, moved, own_files
 from fflbench.records.folder import alone, holds, refuse_links, refuse_strange, replace_files
-from fflbench.records.names import slug
-from fflbench.records.reading import read_bytes, read_json
 from fflbench.records.store import write_whole
-from fflbench.report import boards, figures, page, panels
+from fflbench.report import page
+from fflbench.report.board import board as board_of
+from fflbench.report.board import within
 from fflbench.report.commands import Commands, commands
-from fflbench.report.panels import Board
-from fflbench.report.plots import plain_text
-from fflbench.report.render import escape
+from fflbench.report.figures import figures
+from fflbench.report.formats import escape, to_csv, to_json, to_latex, to_markdown
+from fflbench.report.picture import DRAWN_BY, Picture, drawn_by
+from fflbench.report.table import Board
+from fflbench.texts import slug
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
 OURS = {
     TABLES: (".csv", ".tex", ".json"),
     FIGURES: (".csv", ".png", ".svg"),
-    RECORDS: (".json", ".npz"),
+    packed.ARRAYS: (".npz",),
 }
 """Endings of a leaderboard's own files; others are somebody else's."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26
 """Bytes that are read of another leaderboard's tables, or of an index page."""
 HEADING = "# Leaderboards\n"
+PICTURES = re.compile(rb"data:image/[^\"]*")
+"""In a page."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A leaderboard before it is written."""
+
+    target: Path
+    """As it was named."""
+    place: Path
+    found: Evidence
+    board: Board
+    files: dict[str, bytes]
+    gone: list[str]
+    """Files of an earlier one that are no longer made."""
+
+
+@dataclass
+class Again:
+    """Leaderboards that were made again from their records, or compared with what their records give."""
+
+    count: int = 0
+    """Leaderboards that could be made."""
+    problems: list[str] = field(default_factory=list)
+    """Records that could not be used, and leaderboards that could not be made."""
+    differ: list[Path] = field(default_factory=list)
+    """Files that are not what records give."""
+    drawn_elsewhere: list[Path] = field(default_factory=list)
+    """Pictures that other versions of libraries drew, and pages that differ in nothing but such pictures."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Text for whoever asked."""
+        told = [f"{file} was drawn with other libraries than {drawn_by()}" for file in self.drawn_elsewhere]
+        told += [f"{file} is not what its records give" for file in self.differ]
+        what = "leaderboard" if self.count == 1 else "leaderboards"
+        differ = f"; {len(self.differ)} files differ" if self.differ else ""
+        told.append(f"{self.count} {what} made from records{differ}")
+        return [*self.problems, *told]
 
 
 def generate(
@@ -40,10 +87,95 @@ def generate(
 
     `knows` leaves out attackers who know more; `add` is an entry from outside that is taken into it.
     """
-    if add and not (folder / RECORDS).is_dir():
+    made = _make(folder, out, knows, add)
+    try:
+        replace_files(made.place, made.files, made.gone)
+    except OSError as error:
+        raise RecordError(
+            f"the leaderboard cannot be written to {made.target}: {error.strerror or error}; nothing of it was "
+            "changed: mend that or choose another --out, and run the command again"
+        ) from error
+    root = made.place.parent
+    try:
+        _list(root, {made.place.name: made.board})
+    except OSError as error:
+        told = f"the pages that list all leaderboards cannot be written to {root}: {error.strerror or error}"
+        made.found.problems.append(f"{told}; the leaderboard itself is")
+    return made.target, made.found
+
+
+def all_boards(root: Path) -> list[Path]:
+    """Return the leaderboards in a folder, at least one."""
+    if not root.is_dir():
+        raise RecordError(f"there is no folder {root}")
+    found = sorted(file.parent for file in root.glob(f"[!.]*/{packed.FILE}"))
+    if not found:
+        raise RecordError(f"there is no leaderboard in {root}: none of its folders has a {packed.FILE}")
+    return found
+
+
+def generate_all(folders: Sequence[Path]) -> Again:
+    """Write leaderboards again from their records, each as a whole or not at all."""
+    again = Again()
+    for folder in track(folders, "Making leaderboards"):
+        try:
+            again.problems += generate(folder, None)[1].problems
+            again.count += 1
+        except RecordError as error:
+            again.problems.append(str(error))
+    return again
+
+
+def compare(folders: Sequence[Path]) -> Again:
+    """Make leaderboards of one folder from their records and compare bytes; nothing is written."""
+    again, made = Again(), []
+    for folder in track(folders, "Comparing leaderboards"):
+        try:
+            each = _make(folder, None)
+        except RecordError as error:
+            again.problems.append(str(error))
+            continue
+        made.append(each)
+        again.problems += each.found.problems
+        _compare(again, each.target, each.files)
+        again.differ += [each.target / name for name in each.gone]
+    again.count = len(made)
+    boards_of = {each.place.name: each.board for each in made}
+    for root in {each.target.parent for each in made}:
+        if _is_ours(root):
+            _compare(again, root, _index(root, boards_of))
+    return again
+
+
+def _compare(again: Again, folder: Path, files: Mapping[str, bytes]) -> None:
+    """Add files that differ; pages hold the pictures beside them, so those are taken out of both before."""
+    pages = []
+    elsewhere = False
+    for name, content in files.items():
+        file = folder / name
+        try:
+            there = read_bytes(file, max(LARGEST, len(content)))
+        except RecordError:
+            there = b""
+        if there == content:
+            continue
+        if DRAWN_BY.findall(there) != DRAWN_BY.findall(content) and there and file.suffix in (".png", ".svg"):
+            again.drawn_elsewhere.append(file)
+            elsewhere = True
+        elif PICTURES.sub(b"", there) == PICTURES.sub(b"", content):
+            pages.append(file)
+        else:
+            again.differ.append(file)
+    (again.drawn_elsewhere if elsewhere else again.differ).extend(pages)
+
+
+def _make(folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path | None = None) -> _Made:
+    """Make every file of a leaderboard from its records."""
+    is_packed = packed.is_there(folder)
+    if add and not is_packed:
         raise RecordError(f"{folder} is no leaderboard: make one first (fflbench leaderboard {folder})")
     found = gather(folder)
-    own = out is None and not (folder / RECORDS).is_dir()
+    own = out is None and not is_packed
     target = out or (BOARDS / slug(found.suite) if own else folder)
     place = Path(os.path.abspath(target))  # noqa: PTH100 (resolving would follow symbolic links)
     refuse_links(place, *([BOARDS] if own and BOARDS.is_symlink() else []))
@@ -53,34 +185,26 @@ def generate(
             raise RecordError(f"--add takes an entry into {folder} itself: leave out --out")
         if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not is_board(place))):
             raise RecordError(f"{target} is there and is no leaderboard: choose another --out")
-        found, files = moved(found, place), own_files(found)
+        found, files = moved(found, place), own_files(found, place)
+    elif not found.problems:
+        # In their order again; what is damaged stays where it is.
+        files = own_files(found, place)
     if add:
-        found, files = accept(add, found)
-    records = boards.within(found.records, knows) if knows else found.records
-    board = boards.board(found.suite, records, found.reported)
+        found, entry = accept(add, found)
+        files |= entry
+    records = within(found.records, knows) if knows else found.records
+    board = board_of(found.suite, records, found.reported)
     if knows:
         told = f"Attackers who must know more than this are left out: {', '.join(knows)}."
         board = board.model_copy(update={"flags": (told, *board.flags)})
-    with plain_text():
-        drawn = figures.figures(records, board, found.arrays)
+    drawn = figures(records, board, found.arrays)
     how = commands(found.suite, found.records, found.reported)
     web = page.render(board, records, drawn, how).encode()
     files = {**content(board, drawn, how), WEB: web, **files}
-    rooms = [TABLES, FIGURES, *(name.removesuffix(f"/{SUMS}") for name in files if name.endswith(f"/{SUMS}"))]
+    rooms = [TABLES, FIGURES]
+    rooms += [str(Path(name).with_name(packed.ARRAYS)) for name in files if Path(name).name == packed.FILE]
     refuse_strange(place.parent, (PAGE, WEB) if _is_ours(place.parent) else ())
-    try:
-        replace_files(place, files, _left_over(place, rooms))
-    except OSError as error:
-        raise RecordError(
-            f"the leaderboard cannot be written to {target}: {error.strerror or error}; nothing of it was changed: "
-            "mend that or choose another --out, and run the command again"
-        ) from error
-    try:
-        _list(place, board)
-    except OSError as error:
-        told = f"the pages that list all leaderboards cannot be written to {place.parent}: {error.strerror or error}"
-        found.problems.append(f"{told}; the leaderboard itself is")
-    return target, found
+    return _Made(target, place, found, board, files, [name for name in _left_over(place, rooms) if name not in files])
 
 
 def is_board(folder: Path) -> bool:
@@ -88,20 +212,22 @@ def is_board(folder: Path) -> bool:
     return (folder / TABLES / DATA).is_file()
 
 
-def content(board: Board, drawn: Mapping[str, bytes], how: Commands) -> dict[str, bytes]:
+def content(board: Board, drawn: Sequence[Picture], how: Commands) -> dict[str, bytes]:
     """Every file of a leaderboard but its records, by name."""
     # By this file a folder is known as a leaderboard, so it comes first.
-    made = {f"{TABLES}/{DATA}": panels.to_json(board).encode(), PAGE: _page(board, drawn, how).encode()}
-    for panel in board.panels:
-        made[f"{TABLES}/{panel.name}.csv"] = panels.to_csv(panel).encode()
-        made[f"{TABLES}/{panel.name}.tex"] = panels.to_latex(panel).encode()
-    return made | {f"{FIGURES}/{name}": file for name, file in drawn.items()}
+    made = {f"{TABLES}/{DATA}": to_json(board).encode(), PAGE: _page(board, drawn, how).encode()}
+    for table in board.tables:
+        made[f"{TABLES}/{table.name}.csv"] = to_csv([table]).encode()
+        made[f"{TABLES}/{table.name}.tex"] = to_latex(table).encode()
+    for picture in drawn:
+        made |= {f"{FIGURES}/{picture.name}.{ending}": file for ending, file in picture.files.items()}
+    return made
 
 
-def _page(board: Board, drawn: Mapping[str, bytes], how: Commands) -> str:
+def _page(board: Board, drawn: Sequence[Picture], how: Commands) -> str:
     lines = [f"# {escape(board.title)}", "", escape(board.description), ""]
     lines += [
-        f"Made by `{how.run}` and `{how.make}` from the records in `{RECORDS}/`; `{how.make_again}` makes it again, "
+        f"Made by `{how.run}` and `{how.make}` from the records in `{packed.FILE}`; `{how.make_again}` makes it again, "
         f"and `{how.verify}` runs some of its cells again and compares.",
         "",
         "Mean over seeds ± half of the 95% interval (Student's t). Bold: better than every other in its column by "
@@ -110,18 +236,13 @@ def _page(board: Board, drawn: Mapping[str, bytes], how: Commands) -> str:
     ]
     if board.flags:
         lines += ["Mind:", *(f"- {escape(flag)}" for flag in board.flags), ""]
-    for section, title in page.SECTIONS.items():
-        of_section = [panel for panel in board.panels if panel.section == section]
-        if of_section:
-            lines += [f"## {title}", ""]
-            lines += [line for panel in of_section for line in (panels.to_markdown(panel), "")]
-            lines += [
-                f"![{name}]({FIGURES}/{name})\n"
-                for name in drawn
-                if figures.section(name) == section and page.is_shown(name)
-            ]
+    for section in board.sections:
+        lines += [f"## {escape(section)}", ""]
+        lines += [line for table in board.tables if table.section == section for line in (to_markdown(table), "")]
+        pictures = [picture for picture in drawn if picture.section == section]
+        lines += [f"![{escape(picture.caption)}]({FIGURES}/{picture.shown})\n" for picture in pictures]
     lines += ["## What the columns mean", ""]
-    meanings = {column.title: column.meaning for panel in board.panels for column in panel.columns}
+    meanings = {column.title: column.meaning for table in board.tables for column in table.columns}
     lines += [f"- **{escape(title)}**: {escape(meaning)}" for title, meaning in meanings.items()]
     return "\n".join(lines) + "\n"
 
@@ -134,19 +255,18 @@ def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
                 yield f"{room}/{file.name}"
 
 
-def _list(place: Path, board: Board) -> None:
+def _list(root: Path, made: Mapping[str, Board]) -> None:
     """Write the pages that list all leaderboards of a folder, unless they are somebody else's."""
-    with alone(place.parent, wait=True):
+    with alone(root, wait=True):
         # One after the other, so that of leaderboards made at the same time the last lists all.
-        for name, made in (_index(place, board) if _is_ours(place.parent) else {}).items():
-            if not holds(place.parent / name, made):
-                write_whole(place.parent / name, made)
+        for name, content in (_index(root, made) if _is_ours(root) else {}).items():
+            if not holds(root / name, content):
+                write_whole(root / name, content)
 
 
-def _index(place: Path, board: Board) -> dict[str, bytes]:
-    """The pages that list all leaderboards of a folder, this one included."""
-    root = place.parent
-    found = {place.name: board}
+def _index(root: Path, made: Mapping[str, Board]) -> dict[str, bytes]:
+    """The pages that list all leaderboards of a folder, those just made included."""
+    found = dict(made)
     for file in root.glob(f"*/{TABLES}/{DATA}"):
         with suppress(RecordError, ValidationError):
             found.setdefault(file.parent.parent.name, Board.model_validate(read_json(file, LARGEST)))

@@ -7,18 +7,24 @@ from typing import Any
 
 from fflbench.errors import RecordError
 from fflbench.parameters import quoted
+from fflbench.records import packed
 from fflbench.records.record import Record
-from fflbench.records.store import read
+from fflbench.records.store import places, read
+from fflbench.report.figures import draw_record
+from fflbench.report.groups import measure_of
+from fflbench.report.picture import plain_text
 
 HEIGHT, WIDTH = 10, 60
 
 
 def find(cell_or_file: str, folder: Path) -> Path:
-    """A record's file: by its path, or by the first letters of its cell's id under a folder."""
+    """Return a record's path, a file or BOARD/ID: as it is given, or by the first letters of an id under a folder."""
     path = Path(cell_or_file)
     if path.suffix == ".json" or os.path.isfile(path):  # noqa: PTH113 (a name too long for a file is none)
         return path
-    found = sorted(folder.rglob(f"{cell_or_file}*.json")) if cell_or_file.isalnum() else []
+    if packed.names_one(path):
+        return path.with_name(read(path).id)
+    found = [path for path in places(folder) if path.stem.startswith(cell_or_file)] if cell_or_file.isalnum() else []
     if len(found) != 1:
         what = f"{len(found)} records" if found else "no record"
         raise RecordError(f'{what} under {folder} with an id that begins with "{cell_or_file}" (see --out)')
@@ -34,17 +40,17 @@ def show(file: Path) -> str:
     else:
         sections.append(_block("metrics", record.metrics))
         sections.append(_block("facts", record.facts))
-        accuracy = [told["accuracy"] for told in record.history if isinstance(told.get("accuracy"), float | int)]
-        if "measure" not in record.configuration:
-            sections.append("accuracy over rounds\n" + plot(accuracy))
+        for curve in measure_of([record]).curves:
+            for key, name in curve.lines.items():
+                values = [item[key] for item in record.history if isinstance(item.get(key), float | int)]
+                if values:
+                    sections.append(" ".join(filter(None, (name, curve.title))) + "\n" + plot(values, curve.percent))
     sections.append(f"run it again:\n  {record.command(file, '--force')}")
     return "\n\n".join(sections)
 
 
-def plot(values: Sequence[float]) -> str:
-    """A curve in text: a column for each of at most sixty stretches of rounds."""
-    if not values:
-        return "  (no rounds)"
+def plot(values: Sequence[float], percent: bool = True) -> str:
+    """Return a curve in text: a column for each of at most sixty stretches."""
     columns = min(WIDTH, len(values))
     means = []
     for column in range(columns):
@@ -55,10 +61,11 @@ def plot(values: Sequence[float]) -> str:
     levels = [round((value - low) / span * (HEIGHT - 1)) for value in means]
     lines = []
     for level in reversed(range(HEIGHT)):
-        label = f"{low + span * level / (HEIGHT - 1):7.1%}" if level in (0, HEIGHT - 1) else " " * 7
+        at = low + span * level / (HEIGHT - 1)
+        label = (f"{at:7.1%}" if percent else f"{at:7.3g}") if level in (0, HEIGHT - 1) else " " * 7
         lines.append(f"{label} ┤" + "".join("•" if found == level else " " for found in levels).rstrip())
     last = str(len(values))
-    return "\n".join([*lines, f"{'':7} └{'─' * columns}", f"{'':9}1{last:>{max(columns - 1, len(last) + 1)}} rounds"])
+    return "\n".join([*lines, f"{'':7} └{'─' * columns}", f"{'':9}1{last:>{max(columns - 1, len(last) + 1)}}"])
 
 
 def _about(record: Record) -> str:
@@ -80,3 +87,18 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) >= 0.1 or not value else f"{value:.4g}"
     return f"[{', '.join(map(_value, value))}]" if isinstance(value, list) else str(value)
+
+
+def draw(file: Path, picture: Path) -> None:
+    """Draw the curves of a record's history to a file."""
+    record = read(file)
+    if record.status != "done":
+        raise RecordError(f"{file} is the record of a cell that failed: there is nothing to draw")
+    with plain_text():
+        figure = draw_record(record, measure_of([record]).curves)
+        if figure is None:
+            raise RecordError(f"{file} holds no curve to draw; the pictures of its suite stand in its folder")
+        try:
+            figure.savefig(picture, dpi=150)
+        except (OSError, ValueError) as error:
+            raise RecordError(f"the picture cannot be written to {picture}: {error}") from error

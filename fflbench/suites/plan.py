@@ -4,32 +4,37 @@ import functools
 import itertools
 import json
 import operator
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, get_origin
 
 from fflbench import registry
 from fflbench.data.sources import DataSet
 from fflbench.errors import FflbenchError, ParameterError, SuiteError, plugin_code
-from fflbench.federation.attack import Attack
 from fflbench.federation.defense import Defense
 from fflbench.measures import Measure
 from fflbench.parameters import Parameter, plain_type
 from fflbench.records.record import identify
-from fflbench.records.shapes import check_label
+from fflbench.records.validation import check_label
 from fflbench.registry import Entry, Kind
 from fflbench.suites.suite import Suite
 from fflbench.tasks import Task
 
+STRATEGY = "strategy"
+ROBUSTNESS = "robustness"
+"""The measure of a suite that names none."""
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One task, one attack or measure, one defense, one seed."""
+    """A task, a defense, a measure, a seed and, where the measure runs one, an attack."""
 
     configuration: Mapping[str, Any]
     """Everything that decides its result."""
     labels: Mapping[str, str]
-    """What the suite calls its task, attack or measure, and defense."""
+    """What the suite calls its parts."""
+    sweep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By kind, the parameter that the suite sweeps over, its value here, and the label that all values share."""
 
     @functools.cached_property
     def id(self) -> str:
@@ -51,36 +56,41 @@ class Cell:
         return [kind for kind in Kind if kind in self.configuration]
 
     @property
-    def measure(self) -> Measure | None:
-        """What it finds out, if not robustness."""
-        return self.create(Kind.MEASURE) if Kind.MEASURE in self.configuration else None
+    def measure(self) -> Measure:
+        """What it finds out."""
+        measure: Measure = self.create(Kind.MEASURE)
+        return measure
+
+    @property
+    def attack(self) -> Any:
+        """The attack that its measure runs; None where it runs none."""
+        kind = self.measure.attacked
+        return None if kind is None else self.create(kind)
 
     @property
     def data_set(self) -> DataSet | None:
-        """What must be at hand to play it, if anything."""
+        """What must be at hand to run it, if anything."""
         task: Task = self.create(Kind.TASK)
-        looks = not self.measure or self.measure.needs_data or task.model_from_data
-        return task.data_set if looks else None
+        return task.data_set if self.measure.needs_data or task.model_from_data else None
 
     def entry(self, kind: Kind) -> Entry:
-        """Its task, attack or defense in the registry."""
+        """One of its parts in the registry."""
         return registry.get(kind, self.configuration[kind]["name"])
 
     def create(self, kind: Kind) -> Any:
-        """Its task, attack or defense with all parameters set."""
+        """One of its parts with all parameters set."""
         return self.entry(kind).create(**self.configuration[kind]["parameters"])
-
-
-STRATEGY = "strategy"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A task, attack or defense with its parameters, under the name that the tables show."""
+    """A task, measure, attack or defense with its parameters, under the name that the tables show."""
 
     label: str
     name: str
     parameters: Mapping[str, Any]
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    """As in a cell; empty where its suite sweeps over none of its parameters."""
 
     def create(self, kind: Kind) -> Any:
         """The thing itself."""
@@ -91,7 +101,7 @@ def plan(suite: Suite) -> list[Cell]:
     """All cells, in the order of the file; two that are the same in everything are refused."""
     cells: dict[str, Cell] = {}
     for part in (suite, *suite.parts):
-        for cell in _measured(part) if part.measure else _attacked(part):
+        for cell in _cells(part):
             try:
                 for label in cell.labels.values():
                     check_label(label)
@@ -104,73 +114,88 @@ def plan(suite: Suite) -> list[Cell]:
     return list(cells.values())
 
 
-def _attacked(suite: Suite) -> Iterator[Cell]:
+def _cells(suite: Suite) -> Iterator[Cell]:
     tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
-    attacks = _choices(suite, Kind.ATTACK, suite.attacks, suite.attack, {})
-    defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
-    for task, attack, defense in itertools.product(tasks, attacks, defenses):
-        _check(suite, task, attack, defense)
-        with plugin_code(f'defense "{defense.name}"'):
-            exchanges = defense.create(Kind.DEFENSE).exchanges
-        strategies = [other.parameters[STRATEGY] for other in attacks if other.label == attack.label]
-        strategy = attack.parameters[STRATEGY]
-        if not exchanges and strategy != min(strategies):
-            # Strategies differ only where fragments are exchanged: elsewhere one stands for all.
-            continue
-        row = f"{defense.label}, strategy {strategy}" if exchanges and len(strategies) > 1 else defense.label
-        for seed in suite.seeds:
-            yield _cell(seed, {Kind.TASK: task, Kind.ATTACK: attack, Kind.DEFENSE: defense}, row)
-
-
-def _measured(suite: Suite) -> Iterator[Cell]:
-    tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
-    if not isinstance(name := suite.measure.get("use"), str):
-        raise SuiteError(f"{suite.source}: [measure]: needs use = the name of a measure (fflbench list measures)")
+    name = suite.measure.get("use", ROBUSTNESS)
+    if not isinstance(name, str):
+        raise SuiteError(f"{suite.source}: [measure]: use must be the name of a measure (fflbench list measures)")
     measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure}, {})
-    attacks = _hostile(suite, measures[0].create(Kind.MEASURE))
+    attacks = _attacks(suite, name, measures[0].create(Kind.MEASURE))
     defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
     for task, attack, measure, defense in itertools.product(tasks, attacks, measures, defenses):
-        chosen = {Kind.TASK: task, **attack, Kind.MEASURE: measure, Kind.DEFENSE: defense}
-        playing, finding, guarding = task.create(Kind.TASK), measure.create(Kind.MEASURE), defense.create(Kind.DEFENSE)
-        try:
-            with plugin_code(f'measure "{measure.name}"'):
-                if not finding.applies(guarding):
-                    continue
-                finding.check(playing, guarding)
-                finding.steps()
-        except FflbenchError as error:
-            raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
+        chosen = {Kind.TASK: task, Kind.MEASURE: measure, **attack, Kind.DEFENSE: defense}
+        if not _applies(suite, chosen):
+            continue
+        strategies = [other for each in attacks for other in each.values() if other.label == _label(attack)]
+        row = _row(defense, strategies, *attack.values())
+        if row is None:
+            continue
         for seed in suite.seeds:
-            yield _cell(seed, chosen, defense.label)
+            yield _cell(seed, {**chosen, Kind.DEFENSE: row})
 
 
-def _hostile(suite: Suite, finding: Measure) -> list[dict[Kind, Choice]]:
-    """The attacks that a measure lets loose; one without any has an empty one."""
-    kind = finding.attacked
+def _applies(suite: Suite, chosen: Mapping[Kind, Choice]) -> bool:
+    """Whether a measure makes sense for a defense; what could only fail later is refused."""
+    created = {kind: choice.create(kind) for kind, choice in chosen.items()}
+    task, measure, defense = (created.pop(kind) for kind in (Kind.TASK, Kind.MEASURE, Kind.DEFENSE))
+    under = "".join(f" under {chosen[kind].label}" for kind in created)
+    try:
+        with plugin_code("planning it failed"):
+            if not measure.applies(defense):
+                return False
+            measure.check(task, defense, next(iter(created.values()), None))
+            operator.index(measure.steps(task))
+    except FflbenchError as error:
+        raise SuiteError(f"{suite.source}: [defense.{chosen[Kind.DEFENSE].label}]{under}: {error}") from error
+    return True
+
+
+def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[Kind, Choice]]:
+    """The attacks that a measure runs; one that runs none has an empty one."""
+    kind = measure.attacked
     if kind is None:
         if suite.attacks:
-            raise SuiteError(f'{suite.source}: measure "{suite.measure["use"]}" has no attacks')
+            raise SuiteError(f'{suite.source}: measure "{name}" has no attacks')
         return [{}]
     if not suite.attacks:
-        raise SuiteError(
-            f'{suite.source}: measure "{suite.measure["use"]}" needs attacks (fflbench list {kind.plural})'
-        )
+        raise SuiteError(f'{suite.source}: measure "{name}" needs attacks (fflbench list {kind.plural})')
     choices = _choices(suite, kind, suite.attacks, suite.attack, {})
     for choice in choices:
-        with plugin_code(f'measure "{suite.measure["use"]}"'):
-            takes = finding.takes(choice.create(kind))
+        with plugin_code(f'measure "{name}"'):
+            takes = measure.takes(choice.create(kind))
         if not takes:
-            raise SuiteError(f'{suite.source}: measure "{suite.measure["use"]}" cannot let "{choice.label}" loose')
+            raise SuiteError(f'{suite.source}: measure "{name}" cannot run "{choice.label}"')
     return [{kind: choice} for choice in choices]
 
 
-def _cell(seed: int, chosen: Mapping[Kind, Choice], row: str) -> Cell:
-    """A cell of these choices, whose defense stands in that row of its table."""
+def _label(attack: Mapping[Kind, Choice]) -> str:
+    return next((choice.label for choice in attack.values()), "")
+
+
+def _row(defense: Choice, alike: Sequence[Choice], attack: Choice | None = None) -> Choice | None:
+    """A defense under the label of its row: where fragments are exchanged, attacks that differ in their strategy alone
+    have a row each; elsewhere strategies make no difference, and the first stands for all.
+    """
+    strategies = [other.parameters[STRATEGY] for other in alike if STRATEGY in other.parameters]
+    if attack is None or len(strategies) < 2:
+        return defense
+    with plugin_code(f'defense "{defense.name}"'):
+        exchanges = defense.create(Kind.DEFENSE).exchanges
+    strategy = attack.parameters[STRATEGY]
+    if not exchanges:
+        return defense if strategy == min(strategies) else None
+    end = f", strategy {strategy}"
+    sweep = {**defense.sweep, "label": defense.sweep["label"] + end} if defense.sweep else {}
+    return replace(defense, label=defense.label + end, sweep=sweep)
+
+
+def _cell(seed: int, chosen: Mapping[Kind, Choice]) -> Cell:
     configuration = {
         kind.value: {"name": choice.name, "parameters": choice.parameters} for kind, choice in chosen.items()
     }
     labels = {kind.value: choice.label for kind, choice in chosen.items()}
-    return Cell({**configuration, "seed": seed}, {**labels, Kind.DEFENSE.value: row})
+    sweep = {kind.value: choice.sweep for kind, choice in chosen.items() if choice.sweep}
+    return Cell({**configuration, "seed": seed}, labels, sweep)
 
 
 def _choices(
@@ -180,18 +205,38 @@ def _choices(
     for label in _spelled_out(labels, tables) if kind is Kind.DEFENSE else labels:
         where = f"{suite.source}: [{kind}.{label}]" if label in tables else f"{suite.source}: {kind.plural}"
         where = f"{suite.source}: [{kind}]" if kind is Kind.MEASURE else where
-        table = dict(tables.get(label, {}))
-        name = table.pop("use", label)
+        given = {**common, **tables.get(label, {})}
+        name = given.pop("use", label)
         if not isinstance(name, str):
             raise SuiteError(f"{where}: use = {name!r} must be the name of a registered {kind}")
         try:
             entry = registry.get(kind, name)
-            for suffix, given in _grid({**common, **table}, entry.parameters):
-                found.append(Choice(label + suffix, name, _kept(entry, given)))
-                entry.create(**given)
+            for varied in _grid(given, entry.parameters):
+                kept = _kept(entry, given | varied)
+                found.append(Choice(label + _suffix(varied), name, kept, _sweep(label, varied, given, kept)))
+                entry.create(**given | varied)
         except FflbenchError as error:
             raise SuiteError(f"{where}: {error}") from error
     return found
+
+
+def _suffix(varied: Mapping[str, Any]) -> str:
+    # How attackers behave in an exchange is told with the defense that has one.
+    told = ", ".join(f"{name} = {value}" for name, value in varied.items() if name != STRATEGY)
+    return f" ({told})" if told else ""
+
+
+def _sweep(
+    label: str, varied: Mapping[str, Any], given: Mapping[str, Any], kept: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The axis of tables and plots: of the parameters with a list of numbers the one with most values, if any."""
+    several = [name for name in varied if name != STRATEGY and len(given[name]) > 1]
+    numeric = [name for name in several if all(type(each) in (int, float) for each in given[name])]
+    if not numeric:
+        return {}
+    parameter = max(numeric, key=lambda name: len(given[name]))
+    others = {name: value for name, value in varied.items() if name != parameter}
+    return {"parameter": parameter, "value": kept[parameter], "label": label + _suffix(others)}
 
 
 def _kept(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,35 +270,12 @@ def _missing(entry: Entry) -> str:
         return entry.target.missing() if is_class else ""
 
 
-def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every combination of values where a parameter that is no list was given one, each with a suffix to its label."""
+def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[dict[str, Any]]:
+    """Every combination of values of the parameters that are no lists and were given one."""
     lists = {parameter.name for parameter in known if get_origin(plain_type(parameter.annotation)) in (list, tuple)}
     varied = [name for name, value in given.items() if isinstance(value, list) and name not in lists]
     for name in varied:
         if not given[name]:
             raise ParameterError(f"{name} is an empty list of values")
     for values in itertools.product(*(given[name] for name in varied)):
-        chosen = dict(zip(varied, values, strict=True))
-        # How attackers behave in an exchange is told with the defense that has one.
-        suffix = ", ".join(f"{name} = {value}" for name, value in chosen.items() if name != STRATEGY)
-        yield f" ({suffix})" if suffix else "", {**given, **chosen}
-
-
-def _check(suite: Suite, task: Choice, attack: Choice, defense: Choice) -> None:
-    """Refuse what could only fail later: an impossible f, or an attack that leaves nobody honest."""
-    playing: Task = task.create(Kind.TASK)
-    hostile: Attack = attack.create(Kind.ATTACK)
-    guarding: Defense = defense.create(Kind.DEFENSE)
-    try:
-        with plugin_code(f'defense "{defense.name}"'):
-            guarding.validate(playing.per_round)
-    except FflbenchError as error:
-        raise SuiteError(f"{suite.source}: [defense.{defense.label}]: {error}") from error
-    with plugin_code(f'attack "{attack.name}"'):
-        attackers = operator.index(hostile.count(playing.participants))
-    if attackers >= playing.participants or (hostile.share > 0 and attackers == 0):
-        who = "none" if attackers else "all"
-        raise SuiteError(
-            f"{suite.source}: [attack.{attack.label}]: share = {hostile.share} leaves {who} of "
-            f"{playing.participants} participants honest"
-        )
+        yield dict(zip(varied, values, strict=True))

@@ -16,7 +16,7 @@ from annotated_types import Ge, Lt, MinLen
 from fflbench import parameters, registry
 from fflbench.errors import ParameterError, RecordError, SuiteError, did_you_mean
 from fflbench.parameters import quoted
-from fflbench.records.reading import read_bytes
+from fflbench.reading import read_bytes
 from fflbench.registry import Kind
 
 Tables = dict[str, dict[str, Any]]
@@ -38,9 +38,9 @@ class Suite:
     task: Annotated[Tables, "fields of one task"] = field(default_factory=dict)
     attack: Annotated[Tables, "parameters of one attack"] = field(default_factory=dict)
     defense: Annotated[Tables, "parameters of one defense"] = field(default_factory=dict)
-    measure: Annotated[dict[str, Any], "what is found out, if not robustness: use = its name, and its parameters"] = (
-        field(default_factory=dict)
-    )
+    measure: Annotated[
+        dict[str, Any], "what is found out: use = its name (robustness if not given), and its parameters"
+    ] = field(default_factory=dict)
     also: Annotated[
         list[dict[str, Any]], "more cells: the same keys but title; tasks, defenses and seeds, if not given, as above"
     ] = field(default_factory=list)
@@ -100,8 +100,6 @@ def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable
         for place, part in enumerate(checked["also"], start=1)
     )
     suite = Suite(name=name, source=source, parts=parts, **checked)
-    if not suite.measure and not suite.attacks:
-        raise SuiteError(f'{source} needs attacks, as in attacks = ["none"], or a [measure]')
     for key in ("tasks", "attacks", "defenses", "seeds"):
         listed = getattr(suite, key)
         twice = [item for place, item in enumerate(listed) if item in listed[:place]]

@@ -6,6 +6,7 @@ from fflbench.data import Examples
 from fflbench.federation import Attack
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind, attack
+from tests.played import finished
 
 
 def create(kind, name, **parameters):
@@ -91,7 +92,7 @@ def test_label_flipping_turns_every_source_label_of_attackers_and_no_other():
 def test_label_flipping_does_what_it_is_for():
     """With half of all participants flipping, FedAvg mistakes sevens for ones."""
     quiet, loud = (
-        cell(create(Kind.ATTACK, "label-flipping", share=share), rounds=15).run().metrics for share in (0.0, 0.6)
+        finished(cell(create(Kind.ATTACK, "label-flipping", share=share), rounds=15)).metrics for share in (0.0, 0.6)
     )
     assert quiet["attack_success_rate"] < 0.05
     assert loud["attack_success_rate"] > 0.5

@@ -10,6 +10,7 @@ from fflbench.federation import Attack
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind
 from tests.defenses.ffl_cells import create
+from tests.played import finished
 
 
 @dataclass(kw_only=True)
@@ -29,7 +30,7 @@ def test_a_round_without_a_finite_row_reaches_the_defense_and_keeps_the_model(na
 
     monkeypatch.setattr(it.defense, "aggregate", spying)
     before = it.weights.copy()
-    told = it.run().history
+    told = finished(it).history
     if name == "ldp":
         # Rows are clipped and noised where they are made, so that all arrive.
         assert asked == [10, 10]

@@ -16,6 +16,7 @@ from fflbench.crypto.seal import SealingKey
 from fflbench.errors import ParameterError
 from fflbench.federation import Columns, Sent, ServerView
 from tests.defenses.ffl_cells import by_name, cell, quartile, slow_scores
+from tests.played import finished
 from tests.strategies import normal_matrices
 
 
@@ -214,7 +215,7 @@ def test_who_abstains_sends_nothing():
 
 def test_reputation_keeps_poisoners_out():
     it = cell("gaussian-noise", rounds=25)
-    outcome = it.run()
+    outcome = finished(it)
     late = outcome.history[-5:]
     assert sum(told["attackers_selected"] for told in late) <= 1
     assert set(it.attackers) <= set(outcome.facts["excluded"])
@@ -283,6 +284,8 @@ def test_nothing_secret_is_in_what_is_told():
     told = it.play()
     assert set(told) - {
         "trust",
+        "honest_trust",
+        "attacker_trust",
         "reputation",
         "excluded",
         "abstained",
@@ -306,13 +309,13 @@ def test_nothing_secret_is_in_what_is_told():
     ],
 )
 def test_every_literal_or_other_choice_runs(parameters):
-    outcome = cell("label-flipping", defense_parameters=parameters, rounds=6).run()
+    outcome = finished(cell("label-flipping", defense_parameters=parameters, rounds=6))
     assert outcome.metrics["accuracy"] > 0.5
 
 
 def test_the_literal_division_keeps_the_model_from_learning():
     """At the start trust is far below 1, so the model is pulled towards zero in every round."""
-    outcome = cell("none", defense_parameters={"normalise": "literal"}, rounds=6).run()
+    outcome = finished(cell("none", defense_parameters={"normalise": "literal"}, rounds=6))
     assert outcome.metrics["accuracy"] < 0.5
     assert not outcome.metrics["diverged"]
 
@@ -343,7 +346,7 @@ def test_trust_is_told_only_of_the_round_it_is_of(monkeypatch):
 
 
 def test_abstentions_and_faults_are_summed_up():
-    facts = cell(rounds=5).run().facts
+    facts = finished(cell(rounds=5)).facts
     assert 0 <= facts["share_of_abstentions"] < 1
     assert facts["faults"] == 0
 

@@ -9,8 +9,10 @@ from fflbench import registry
 from fflbench.crypto.messages import SERVER, Feedback
 from fflbench.federation import Attack, Sent
 from fflbench.federation.rounds import Federation
+from fflbench.measures.robustness import outcome
 from fflbench.registry import Kind
 from tests.defenses.ffl_cells import cell, create, quartile, slow_scores
+from tests.played import finished
 
 
 @dataclass(kw_only=True)
@@ -139,7 +141,7 @@ def test_a_round_in_which_every_row_is_not_finite_penalises_as_well(non_finite):
 
 def test_who_planted_nan_is_no_longer_selected_once_penalised():
     it = attacked(rounds=30)
-    history = it.run().history
+    history = finished(it).history
     assert sum(told["attackers_selected"] for told in history[-10:]) <= 2
 
 
@@ -154,7 +156,7 @@ def test_honest_participants_whose_partner_planted_nan_are_counted_as_framed(def
         assert victims <= set(told["dropped"])
         assert set(told["framed"]) == victims
         framed |= victims
-    facts = it.outcome().facts
+    facts = outcome(it).facts
     assert facts["share_of_honest_framed"] == len(framed) / 16 > 0
     assert facts["framed_rows"] == sum(len(told["framed"]) for told in it.history)
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from fflbench.measures.robustness import outcome
 from tests.defenses.ffl_cells import by_name, cell
+from tests.played import finished
 
 
 def refused(mode="fast", defense="ffl", **attack_parameters):
@@ -92,7 +94,7 @@ def test_lone_senders_are_the_same_to_the_bit_in_both_modes(monkeypatch):
     found = []
     for mode in ("fast", "full"):
         it = refused(mode, lone_sender=True)
-        told = it.run()
+        told = finished(it)
         found.append((it.weights.tobytes(), it.defense.memory["local"].tobytes(), told.facts["lone_submissions"]))
     assert found[0] == found[1]
     assert found[0][2] > 0
@@ -105,8 +107,8 @@ def test_lone_submissions_are_counted_in_bytes_and_in_the_record():
     assert alone > 0
     assert told["bytes_so_far"]["mixed update"] == (2 * pairs + alone) * 4 * it.model.columns.count
     assert told["bytes_so_far"]["sealed seed"] == (4 * pairs + alone) * 384
-    assert it.outcome().facts["lone_submissions"] == alone
-    assert it.outcome().facts["share_of_abstentions"] == (10 - 2 * pairs - alone) / 10
+    assert outcome(it).facts["lone_submissions"] == alone
+    assert outcome(it).facts["share_of_abstentions"] == (10 - 2 * pairs - alone) / 10
 
 
 def test_mixing_without_reputations_has_lone_senders_too():

@@ -11,6 +11,7 @@ from fflbench.federation import Columns, Sent
 from fflbench.federation.defense import Setting
 from fflbench.registry import Kind
 from tests.defenses.ffl_cells import cell, create
+from tests.played import finished
 
 
 @st.composite
@@ -159,6 +160,6 @@ def test_equal_weighting_does_not_punish_those_who_hold_much_data():
 
 def test_the_share_of_data_held_by_the_excluded_is_told():
     it = cell(partition="dirichlet", rounds=4)
-    facts = it.run().facts
+    facts = finished(it).facts
     sizes = it.defense.setting.sizes
     assert facts["share_of_data_excluded"] == pytest.approx(sizes[facts["excluded"]].sum() / sizes.sum())

@@ -185,12 +185,12 @@ def leaving(fflbench):
 def test_a_cell_whose_code_leaves_fails_with_a_reason_and_the_rest_goes_on(leaving):
     _, err = leaving(1, 'defenses=["leaves", "leaves-well", "odd", "median"]', 'attacks=["none", "leaving"]')
     reasons = {str(record): record.reason for record in leaving.fflbench.records().values()}
-    assert reasons["digits-mlp · none · leaves · seed 0"] == "SystemExit: enough is enough"
-    assert reasons["digits-mlp · none · leaves-well · seed 0"] == "SystemExit: 0"
-    assert reasons["digits-mlp · none · odd · seed 0"] == "Odd"
-    assert reasons["digits-mlp · leaving · median · seed 0"] == "SystemExit: 3"
+    assert reasons["digits-mlp · robustness · none · leaves · seed 0"] == "SystemExit: enough is enough"
+    assert reasons["digits-mlp · robustness · none · leaves-well · seed 0"] == "SystemExit: 0"
+    assert reasons["digits-mlp · robustness · none · odd · seed 0"] == "Odd"
+    assert reasons["digits-mlp · robustness · leaving · median · seed 0"] == "SystemExit: 3"
     assert [record.status for record in leaving.fflbench.records().values()].count("done") == 1
-    assert "failed: digits-mlp · none · leaves · seed 0: SystemExit: enough is enough" in err
+    assert "failed: digits-mlp · robustness · none · leaves · seed 0: SystemExit: enough is enough" in err
 
 
 def test_a_task_whose_code_leaves_fails_its_own_cells_only(leaving):
@@ -204,22 +204,29 @@ def test_a_task_whose_code_leaves_fails_its_own_cells_only(leaving):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (['defenses=["validates"]'], "own.toml: [defense.validates]: defense \"validates\": KeyError: 'not here'"),
+        (
+            ['defenses=["validates"]'],
+            "[defense.validates] under none: planning it failed: KeyError: 'not here'",
+        ),
         (
             ['defenses=["validates"]', "defense.validates.how=exit"],
-            'own.toml: [defense.validates]: defense "validates": SystemExit: not here',
+            "[defense.validates] under none: planning it failed: SystemExit: not here",
         ),
-        (['defenses=["post"]'], 'own.toml: defenses: defense "post": SystemExit: not now'),
-        (['attacks=["miscounts"]'], 'attack "miscounts": ArithmeticError: one, two, many'),
+        (['defenses=["post"]'], 'defenses: defense "post": SystemExit: not now'),
+        (
+            ['attacks=["miscounts"]'],
+            "[defense.fedavg] under miscounts: planning it failed: ArithmeticError: one, two, many",
+        ),
         (
             ['attacks=["counts-in-words"]'],
-            "attack \"counts-in-words\": TypeError: 'str' object cannot be interpreted as an integer",
+            "[defense.fedavg] under counts-in-words: planning it failed: TypeError: 'str' object cannot be "
+            "interpreted as an integer",
         ),
     ],
 )
 def test_a_plugin_that_fails_in_planning_is_one_sentence(leaving, settings, told):
     _, err = leaving(2, *settings)
-    assert err == f"fflbench: {told}\n"
+    assert err == f"fflbench: own.toml: {told}\n"
 
 
 def test_long_names_and_labels_run_and_are_shown(fflbench):

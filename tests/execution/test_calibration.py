@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fflbench.execution.calibration import seconds_of
+from fflbench.execution.estimates import seconds_of
 from fflbench.federation import Defense
 from fflbench.registry import defense
 from fflbench.suites.plan import plan
@@ -60,13 +60,13 @@ def test_the_work_of_defenses_is_part_of_an_estimate(sleepy):
 
 
 def test_a_defense_of_large_models_is_timed_on_shorter_updates(sleepy, monkeypatch):
-    monkeypatch.setattr("fflbench.execution.calibration.VALUES", 10_000)
+    monkeypatch.setattr("fflbench.federation.timing.VALUES", 10_000)
     (shortened,) = estimates("slow-rounds", rounds=1)
     # Its sleep counts as work on each of the columns that were left out.
     assert shortened > 0.2
 
 
 def test_a_defense_that_never_answers_is_given_up(sleepy, monkeypatch):
-    monkeypatch.setattr("fflbench.execution.calibration.LIMIT", 0.2)
+    monkeypatch.setattr("fflbench.federation.timing.LIMIT", 0.2)
     (found,) = estimates("never-answers", rounds=10)
     assert found > 10 * 0.2

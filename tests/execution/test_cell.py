@@ -1,6 +1,7 @@
 """One cell: its record, and its checkpoints."""
 
 import os
+import time
 from unittest.mock import Mock
 
 import pytest
@@ -51,15 +52,15 @@ def test_a_checkpointed_cell_goes_on_to_the_same_bits(tmp_path, eager, stop):
     whole = cells.play(cell, "own")
     rounds = []
 
-    def interrupted(told):
-        rounds.append(told["round"])
-        if told["round"] == stop:
+    def interrupted(step, _):
+        rounds.append(step)
+        if step == stop:
             raise Stop
 
     with pytest.raises(Stop):
-        cells.play(cell, "own", checkpoint=File(file), tell=interrupted)
+        cells.play(cell, "own", checkpoint=File(file), report=interrupted)
     assert file.is_file() is (stop > 1)
-    again = cells.play(cell, "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
+    again = cells.play(cell, "own", checkpoint=File(file), report=lambda step, _: rounds.append(step))
     assert again.result() == whole.result()
     # The round in which it stopped was not yet kept.
     assert rounds == [*range(1, stop + 1), *range(stop, 7)]
@@ -77,7 +78,7 @@ def test_a_checkpoint_of_other_versions_is_not_used(tmp_path, eager, monkeypatch
     cell, file, rounds = one_cell(), tmp_path / "own.checkpoint.npz", []
     cells.play(cell, "own", checkpoint=File(file))
     monkeypatch.setattr("fflbench.records.manifest.RESULTS_VERSION", 99)
-    cells.play(cell, "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
+    cells.play(cell, "own", checkpoint=File(file), report=lambda step, _: rounds.append(step))
     assert rounds[0] == 1
 
 
@@ -142,7 +143,13 @@ def own_attack(name):
 def test_an_attack_goes_on_with_its_memory(tmp_path, own_attacks):
     cell, file, rounds = own_attack("remembering"), tmp_path / "own.checkpoint.npz", []
     with pytest.raises(cells.StoppedError):
-        cells.play(cell, "own", checkpoint=File(file), tell=rounds.append, stopping=lambda: len(rounds) == 3)
+        cells.play(
+            cell,
+            "own",
+            checkpoint=File(file),
+            report=lambda step, _: rounds.append(step),
+            stopping=lambda: len(rounds) == 3,
+        )
     again = cells.play(cell, "own", checkpoint=File(file))
     assert again.status == "done", again.error
     assert again.result() == cells.play(cell, "own").result()
@@ -169,13 +176,20 @@ def test_a_checkpoint_with_any_bit_flipped_is_as_good_as_none(tmp_path, flips):
     """Both what is stored and the archive's own directory, which numpy does not check."""
     cell, file, rounds = one_cell(rounds=3), tmp_path / "own.checkpoint.npz", []
     with pytest.raises(cells.StoppedError):
-        cells.play(cell, "own", checkpoint=File(file), tell=rounds.append, stopping=lambda: len(rounds) == 2)
+        cells.play(
+            cell,
+            "own",
+            checkpoint=File(file),
+            report=lambda step, _: rounds.append(step),
+            stopping=lambda: len(rounds) == 2,
+        )
     content = file.read_bytes()
 
     def restored(content):
-        federation = Mock()
-        cells._Checkpoint(InMemory(content), {"cell": cell.id, **results_versions(cell)}).restore(federation)
-        return federation.restore.called
+        restore = Mock()
+        versions = {"cell": cell.id, **results_versions(cell.configuration)}
+        cells._Checkpoint(InMemory(content), versions).resume(restore)
+        return restore.called
 
     assert restored(content)
     for flip in range(flips, flips + 40):
@@ -184,10 +198,76 @@ def test_a_checkpoint_with_any_bit_flipped_is_as_good_as_none(tmp_path, flips):
         assert not restored(bytes(damaged))
 
 
+COUNTING = '''
+"""A measure that counts to ten."""
+import numpy as np
+from fflbench.measures import Measure, Metric, Outcome
+from fflbench.registry import measure
+from fflbench.types import State
+
+@measure("counting", title="Counting")
+class Counting(Measure):
+    """Add up steps, and offer the sum after each."""
+
+    metrics = (Metric(name="sum", title="sum", meaning="Of all steps."),)
+
+    def steps(self, task):
+        return 10
+
+    def run(self, context):
+        self.__dict__["reached"], self.__dict__["sum"] = 0, np.zeros(1)
+
+        def restore(state):
+            if state.facts["step"] == 7:
+                raise ValueError("bad luck")
+            self.__dict__.update(reached=state.facts["step"], sum=state.arrays["sum"])
+
+        context.resume(restore)
+        for step in range(self.reached + 1, 11):
+            self.__dict__["sum"] = self.sum + step
+            context.step(step, state=lambda: State({"sum": self.sum}, {"step": step}))
+        return Outcome(metrics={"sum": float(self.sum[0])}, history=[], facts={})
+'''
+
+
+@pytest.mark.parametrize(("stop", "first"), [(3, 4), (7, 1)])
+def test_any_measure_resumes_from_what_it_kept_unless_restoring_fails(tmp_path, own_registry, stop, first):
+    from fflbench import registry
+
+    (tmp_path / "counting.py").write_text(COUNTING)
+    assert registry.load_named([str(tmp_path / "counting.py")]) == ()
+    content = {"tasks": ["digits-mlp"], "defenses": ["median"], "seeds": [0], "measure": {"use": "counting"}}
+    cell, file = plan(parse(content, "own", "own.toml"))[0], tmp_path / "own.checkpoint.npz"
+    steps = []
+
+    def report(step, _):
+        steps.append(step)
+
+    with pytest.raises(cells.StoppedError):
+        cells.play(cell, "own", checkpoint=File(file), report=report, stopping=lambda: len(steps) == stop)
+    record = cells.play(cell, "own", checkpoint=File(file), report=report)
+    assert record.metrics == {"sum": 55.0}, record.error
+    assert steps == [*range(1, stop + 1), *range(first, 11)]
+
+
+def test_the_seconds_of_a_cell_include_those_before_it_was_stopped(tmp_path):
+    cell, file, rounds = one_cell(), tmp_path / "own.checkpoint.npz", []
+
+    def report(step, _):
+        rounds.append(step)
+        if len(rounds) == 2:
+            time.sleep(1.0)
+
+    with pytest.raises(cells.StoppedError):
+        cells.play(cell, "own", checkpoint=File(file), report=report, stopping=lambda: len(rounds) == 3)
+    assert cells.play(cell, "own", checkpoint=File(file)).seconds["total"] > 1.0
+    assert cells.play(cell, "own").seconds["total"] < 1.0
+
+
 def test_a_checkpoint_of_another_cell_is_not_used(tmp_path, eager):
     file, rounds = tmp_path / "own.checkpoint.npz", []
     cells.play(one_cell(), "own", checkpoint=File(file))
-    cells.play(one_cell(batch_size=7), "own", checkpoint=File(file), tell=lambda told: rounds.append(told["round"]))
+    cells.play(one_cell(batch_size=7), "own", checkpoint=File(file), report=lambda step, _: rounds.append(step))
     assert rounds == [1, 2, 3, 4, 5, 6]
 
 
@@ -198,7 +278,7 @@ def test_short_cells_do_not_checkpoint(tmp_path):
 
 def test_the_manifest_says_with_what_it_was_made():
     made = cells.play(one_cell(rounds=1), "own").manifest
-    assert made["results"] == {"core": 2, "robustness": 2, "task": 1, "attack": 1, "defense": 1}
+    assert made["results"] == {"core": 2, "task": 1, "measure": 2, "attack": 1, "defense": 1}
     assert made["fflbench"] == package.__version__
     assert {"numpy", "torch"} <= set(made["libraries"])
     assert made["threads"] == 1
@@ -208,12 +288,12 @@ def test_the_manifest_says_with_what_it_was_made():
 def test_a_cell_that_is_asked_to_stop_keeps_its_state_and_goes_on_from_there(tmp_path):
     cell, file, rounds = one_cell(), tmp_path / "own.checkpoint.npz", []
 
-    def tell(told):
-        rounds.append(told["round"])
+    def report(step, _):
+        rounds.append(step)
 
     with pytest.raises(cells.StoppedError):
-        cells.play(cell, "own", checkpoint=File(file), tell=tell, stopping=lambda: len(rounds) == 3)
-    again = cells.play(cell, "own", checkpoint=File(file), tell=tell)
+        cells.play(cell, "own", checkpoint=File(file), report=report, stopping=lambda: len(rounds) == 3)
+    again = cells.play(cell, "own", checkpoint=File(file), report=report)
     assert rounds == [1, 2, 3, 4, 5, 6]
     assert again.result() == cells.play(cell, "own").result()
 
@@ -224,7 +304,7 @@ def test_a_cell_that_is_asked_to_stop_in_its_last_round_ends(tmp_path):
         one_cell(),
         "own",
         checkpoint=File(tmp_path / "own.checkpoint.npz"),
-        tell=lambda told: rounds.append(told["round"]),
+        report=lambda step, _: rounds.append(step),
         stopping=lambda: len(rounds) == 6,
     )
     assert record.status == "done"
@@ -257,8 +337,8 @@ def test_checkpoints_that_take_long_become_rare(tmp_path, monkeypatch):
             now[0] += 10
             written.append(now[0])
 
-    def tell(told):
+    def report(step, _):
         now[0] += 1
 
-    cells.play(one_cell(rounds=500), "own", checkpoint=Slow(), tell=tell)
+    cells.play(one_cell(rounds=500), "own", checkpoint=Slow(), report=report)
     assert written == [30.0, 240.0, 450.0]

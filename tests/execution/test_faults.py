@@ -89,7 +89,7 @@ def test_a_cell_that_fails_or_dies_is_recorded_and_the_rest_goes_on(fflbench):
     assert "1 of 1 failed" in out
     assert "1 of 1 diverged" in out
     assert all("/" not in record.error for record in found.values())
-    told = "failed: digits-mlp · none · raises · seed 0: RuntimeError: this rule always fails"
+    told = "failed: digits-mlp · robustness · none · raises · seed 0: RuntimeError: this rule always fails"
     alone = f"fflbench run results/own/{found['none', 'raises'].id}.json --plugin plugin.py"
     assert f"{told}\n  alone: {alone}\n" in err
     assert found["none", "raises"].facts == {"run_alone": alone}
@@ -372,7 +372,7 @@ def test_a_terminal_shows_bars_and_may_close(fflbench):
 
 SHOWN = (
     r"cells .* [1-8]/8 +2 running, [\d.]+ a minute, [\w ]+ left",
-    r"digits-mlp · (none|label-flipping) · slow · seed [01] .*\d+/100 accuracy [\d.]+%",
+    r"digits-mlp · robustness · (none|label-flipping) · slow · seed [01] .*\d+/100 accuracy [\d.]+%",
 )
 
 
@@ -403,7 +403,8 @@ def test_status_tells_from_another_terminal_where_a_run_stands(fflbench):
     assert re.match(r"results/own: running, a few seconds so far, process \d+ on ", told)
     assert "cells    0 of 4 done (0 before this run), 1 running, " in told
     assert re.search(
-        r"running  digits-mlp · none · slow · seed [01]: round \d+ of 1000, accuracy [\d.]+%, worker 1", told
+        r"running  digits-mlp · robustness · none · slow · seed [01]: round \d+ of 1000, accuracy [\d.]+%, worker 1",
+        told,
     )
     (only,) = [json.loads(line) for line in fflbench("status", "results/own", "--json")[0].splitlines()]
     assert only["state"] == "running"
@@ -436,7 +437,7 @@ def test_machines_are_told_everything_a_line_at_a_time(fflbench):
     assert (finished[-1]["done"], finished[-1]["failed"], finished[-1]["running"], finished[-1]["left"]) == (4, 4, 0, 0)
     assert {each["event"] for each in told} >= {"plan", "started", "finished", "end", "failed"}
     assert all(each["command"].startswith("fflbench run results/own/") for each in told if each["event"] == "failed")
-    assert "digits-mlp under label-flipping" in out
+    assert "digits-mlp, robustness under label-flipping" in out
     _, err = fflbench("run", "nowhere", "--log-json", code=2)
     assert json.loads(err)["event"] == "error"
 

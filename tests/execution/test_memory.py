@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from fflbench import registry
+from fflbench import registry, units
 from fflbench.errors import ParameterError
-from fflbench.execution import local, machine, memory
+from fflbench.execution import estimates, local, machine
 from fflbench.execution import run as running
 from fflbench.execution.jobs import Finished, Job, Started, Terms
 from fflbench.records.store import Store
@@ -21,13 +21,13 @@ GB = 10**9
     [("16GB", 16 * GB), ("1.5 gb", 1.5 * GB), ("500M", 500 * 10**6), ("2000000000", 2 * GB), ("1TB", 1000 * GB)],
 )
 def test_sizes_are_read_as_people_write_them(text, size):
-    assert memory.parse(text) == size
+    assert units.parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "0.5", "16 bananas", "1e9", "GB"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ParameterError, match="is no size of memory such as 16GB"):
-        memory.parse(text)
+        units.parse_bytes(text)
 
 
 def cells(count=4, **content):
@@ -83,12 +83,12 @@ def test_a_cell_that_can_never_fit_fails_at_once_and_the_others_run(tmp_path):
 
 def test_a_large_model_needs_what_its_updates_take():
     (cell,) = cells(1, tasks=["cifar10-vgg16"], measure={"use": "runtime", "updates": 100})
-    (needs,) = memory.memory_of([cell])
+    (needs,) = estimates.memory_of([cell])
     assert 5.9 * GB < needs < 9 * GB
-    (small,) = memory.memory_of(cells(1))
+    (small,) = estimates.memory_of(cells(1))
     assert small < GB
     per_round = registry.get(Kind.TASK, "cifar10-vgg16").create().per_round
-    (training,) = memory.memory_of(cells(1, tasks=["cifar10-vgg16"]))
+    (training,) = estimates.memory_of(cells(1, tasks=["cifar10-vgg16"]))
     assert training > per_round * 4 * 14_736_714
 
 

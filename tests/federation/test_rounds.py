@@ -17,6 +17,7 @@ from fflbench.federation import Attack, Defense
 from fflbench.federation.rounds import Federation, State
 from fflbench.registry import attack, defense, task
 from fflbench.tasks import Task
+from tests.played import finished
 
 RULES = ("fedavg", "median", "trimmed-mean", "krum", "multi-krum", "foolsgold")
 
@@ -41,7 +42,7 @@ def test_the_same_cell_gives_the_same_bits(federation, rule):
 def test_a_restored_checkpoint_goes_on_to_the_same_bits(federation, rule, stop):
     fields = {"attack": "label-flipping", "defense": rule, "rounds": 7, "average_last": 3}
     whole = federation(**fields)
-    expected = whole.run()
+    expected = finished(whole)
     first = federation(**fields)
     for _ in range(stop):
         first.play()
@@ -53,7 +54,7 @@ def test_a_restored_checkpoint_goes_on_to_the_same_bits(federation, rule, stop):
     file.seek(0)
     second = federation(**fields)
     second.restore(State(dict(np.load(file, allow_pickle=False)), json.loads(text)))
-    outcome = second.run()
+    outcome = finished(second)
     assert bits(second) == bits(whole)
     assert outcome.metrics == expected.metrics
 
@@ -83,19 +84,19 @@ def test_more_attackers_than_a_fifth_are_selected_as_often_as_chance_has_it(fede
     crowded = [np.isin(cell.defense.select(round), cell.attackers).sum() > 2 for round in range(3000)]
     expected = hypergeom.sf(2, 20, 4, 10)
     assert abs(np.mean(crowded) - expected) < 4 * np.sqrt(expected * (1 - expected) / 3000)
-    outcome = federation(attack="gaussian-noise", rounds=30).run()
+    outcome = finished(federation(attack="gaussian-noise", rounds=30))
     assert outcome.facts["rounds_with_more_than_20_percent_attackers"] == pytest.approx(np.mean(crowded[:30]))
 
 
 def test_clean_training_reaches_what_the_task_promises(federation):
     for name in ("digits-mlp", "digits-cnn"):
-        assert federation(task=name).run().metrics["accuracy"] > 0.93
+        assert finished(federation(task=name)).metrics["accuracy"] > 0.93
 
 
 def test_metrics_of_the_mean_of_the_last_models_are_those_of_that_model(federation):
     cell = federation(rounds=5, average_last=3)
     models = []
-    outcome = cell.run(lambda _: models.append(cell.weights))
+    outcome = finished(cell, lambda _: models.append(cell.weights))
     mean = np.mean(np.array(models[-3:], np.float64), 0).astype(np.float32)
     assert outcome.metrics == cell.evaluation(mean)
     assert outcome.metrics != {name: outcome.history[-1][name] for name in outcome.metrics}
@@ -103,7 +104,7 @@ def test_metrics_of_the_mean_of_the_last_models_are_those_of_that_model(federati
 
 def test_the_history_tells_every_round(federation):
     heard = []
-    outcome = federation(attack="label-flipping", rounds=3).run(heard.append)
+    outcome = finished(federation(attack="label-flipping", rounds=3), heard.append)
     assert outcome.history == heard
     assert [told["round"] for told in heard] == [1, 2, 3]
     assert set(outcome.seconds) == {"select", "train", "poison", "transmit", "aggregate", "evaluate"}
@@ -135,7 +136,7 @@ def test_rows_that_are_not_finite_are_dropped_and_counted(federation, sends, rul
     cell = federation(defense=rule, rounds=15)
     cell.attack = sends(value, everywhere)
     cell.attackers = np.array([3, 11])
-    outcome = cell.run()
+    outcome = finished(cell)
     assert outcome.metrics["accuracy"] > (0.6 if rule == "krum" else 0.85)
     assert not outcome.metrics["diverged"]
     selected = sum(told["attackers_selected"] for told in outcome.history)
@@ -149,7 +150,7 @@ def test_huge_values_destroy_no_robust_rule_and_the_record_tells_of_the_others(f
     cell = federation(defense=rule, rounds=15)
     cell.attack = sends(value)
     cell.attackers = np.array([3, 11])
-    outcome = cell.run()
+    outcome = finished(cell)
     stands = outcome.metrics["accuracy"] > (0.6 if rule == "krum" else 0.85)
     if rule in ("fedavg", "foolsgold"):
         assert stands or outcome.metrics["diverged"] or outcome.facts["rounds_that_kept_the_model"]
@@ -163,7 +164,7 @@ def test_a_round_in_which_nothing_is_left_keeps_the_model_and_says_so(federation
     cell.attack = sends(np.nan)
     cell.attackers = np.arange(20)
     before = cell.weights.copy()
-    outcome = cell.run()
+    outcome = finished(cell)
     np.testing.assert_array_equal(cell.weights, before)
     assert [told["kept_because"] for told in outcome.history] == ["no update was left"] * 2
     assert outcome.facts["rounds_that_kept_the_model"] == 2
@@ -183,9 +184,9 @@ def test_an_f_that_the_rule_cannot_bear_is_an_error_before_any_training(federati
 
 
 def test_an_f_beyond_the_guarantee_is_flagged(federation):
-    outcome = federation(defense=("multi-krum", {"f": 5}), rounds=1).run()
+    outcome = finished(federation(defense=("multi-krum", {"f": 5}), rounds=1))
     assert outcome.facts["flags"] == ["f = 5 of 10 is beyond what multi-krum guarantees (f < (n - 2)/2)"]
-    assert federation(defense="multi-krum", rounds=1).run().facts["flags"] == []
+    assert finished(federation(defense="multi-krum", rounds=1)).facts["flags"] == []
 
 
 def test_a_defense_sees_what_it_lets_through_and_remembers_in_arrays(federation, own_registry):
@@ -318,7 +319,7 @@ def normed(own_registry):
 
 def test_batch_normalisation_and_dropout_repeat_to_the_bit_and_learn(federation, normed):
     cells = [federation(task=normed, rounds=8, learning_rate=0.05, local_epochs=3) for _ in range(2)]
-    outcomes = [cell.run() for cell in cells]
+    outcomes = [finished(cell) for cell in cells]
     assert bits(cells[0]) == bits(cells[1])
     assert outcomes[0].metrics["accuracy"] > 0.85
 
@@ -395,10 +396,10 @@ def test_huge_inputs_of_one_participant_reach_nobody_else(federation, own_regist
 
 def test_an_f_of_zero_and_rounds_with_more_attackers_than_f_are_reported(federation):
     it = federation(attack="label-flipping", defense=("trimmed-mean", {"f": 0}), rounds=4)
-    facts = it.run().facts
+    facts = finished(it).facts
     assert facts["flags"] == ["f = 0 of 10: trimmed-mean is set to tolerate no attacker"]
     attacked = sum(told["attackers_selected"] > 0 for told in it.history)
     assert 0 < attacked == facts["rounds_with_more_attackers_than_f"]
-    enough = federation(attack="label-flipping", defense=("trimmed-mean", {"f": 4}), rounds=4).run().facts
+    enough = finished(federation(attack="label-flipping", defense=("trimmed-mean", {"f": 4}), rounds=4)).facts
     assert (enough["flags"], enough["rounds_with_more_attackers_than_f"]) == ([], 0)
-    assert federation(attack="label-flipping", rounds=1).run().facts["rounds_with_more_attackers_than_f"] is None
+    assert finished(federation(attack="label-flipping", rounds=1)).facts["rounds_with_more_attackers_than_f"] is None

@@ -1,10 +1,11 @@
-"""Real inputs that cases start from: shipped suites, committed records, and records of a small suite made here."""
+"""Real inputs that cases start from: shipped suites, and records of a small suite made here."""
 
 import functools
+import hashlib
 import json
 import tempfile
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ updates = 2
 """A suite with every measure, as small as can be."""
 
 
-BOARD = ("", "communication", "reconstruction")
+BOARD = ("robustness", "communication", "reconstruction")
 """Measures of the leaderboard that cases start from."""
 
 
@@ -89,6 +90,18 @@ class Made:
         """Its content."""
         return json.loads(self.text)
 
+    @property
+    def sealed(self) -> "Made":
+        """The same with the digest that its content has now, in one line; whoever alters a record can do that."""
+        try:
+            tree = json.loads(self.text)
+            tree.pop("digest", None)
+            canonical = json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()
+            text = json.dumps({**tree, "digest": hashlib.sha256(canonical).hexdigest()}).encode()
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            text = self.text
+        return replace(self, text=text)
+
     def write(self, folder: Path) -> None:
         """Put both files into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,20 +117,6 @@ def suites() -> dict[str, str]:
 
 
 @functools.cache
-def committed() -> tuple[Made, ...]:
-    """Records of the committed leaderboards, some of each kind."""
-    found: dict[tuple[str, str, str], Made] = {}
-    for file in sorted((ROOT / "leaderboards").glob("*/records/*.json")):
-        text = file.read_bytes()
-        tree = json.loads(text)
-        measure = tree["configuration"].get("measure", {}).get("name", "")
-        arrays = file.with_suffix(".npz")
-        packed = arrays.read_bytes() if arrays.exists() else b""
-        found.setdefault((measure, tree["labels"]["defense"], file.parts[-3]), Made(file.stem, measure, text, packed))
-    return tuple(found.values())
-
-
-@functools.cache
 def made() -> tuple[Made, ...]:
     """Records of the small suite, made by this version of fflbench."""
     from fflbench.execution.cell import play
@@ -128,7 +127,7 @@ def made() -> tuple[Made, ...]:
     found = []
     for record in (play(cell, "small") for cell in cells):
         assert record.status == "done", record.error
-        measure = record.configuration.get("measure", {}).get("name", "")
+        measure = record.configuration["measure"]["name"]
         timed = TIMED if measure == "runtime" else TIMED[:1]
         # Cases are to be the same whenever they are made.
         steady = record.model_copy(update={part: _steady(getattr(record, part)) for part in timed})
@@ -154,7 +153,7 @@ def part(measures: tuple[str, ...]) -> str:
     """The part of the small suite that has these measures."""
     tree = tomllib.loads(SMALL)
     parts = [part for part in tree.pop("also") if part["measure"]["use"] in measures]
-    if "" in measures:
+    if "robustness" in measures:
         return toml_text(tree)
     whole = {key: tree[key] for key in ("tasks", "defenses", "seeds", "overrides")} | parts[0]
     return toml_text(whole | {"also": parts[1:]} if parts[1:] else whole)

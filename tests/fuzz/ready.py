@@ -21,12 +21,12 @@ def load() -> None:
     import torch
     import torchmetrics  # noqa: F401
 
-    from fflbench import aggregation, cli, listing, registry  # noqa: F401
-    from fflbench.execution import cell, command, run, verify  # noqa: F401
+    from fflbench import aggregation, cli, listing, registry, run_and_report  # noqa: F401
+    from fflbench.execution import cell, run, verify  # noqa: F401
     from fflbench.federation import rounds  # noqa: F401
     from fflbench.privacy import brought  # noqa: F401
     from fflbench.records import evidence, manifest  # noqa: F401
-    from fflbench.report import leaderboard, plots, show  # noqa: F401
+    from fflbench.report import leaderboard, show  # noqa: F401
 
     torch.set_num_threads(1)
     registry.load_installed()

@@ -16,7 +16,8 @@ KEPT = {
     "figures/picture.svg": b"<svg/>",
     "tables/leaderboard.json": b"{}",
     "tables/other.csv": b"a,b\n",
-    "records/0123456789abcdef.json": b"{}\n",
+    "records.jsonl.xz": b"not packed",
+    "arrays/0123456789abcdef.npz": b"no arrays",
     "README.md": b"# Leaderboards\n",
 }
 """Files outside of a case's folder that hostile links point to."""

@@ -8,7 +8,7 @@ from fflbench.crypto.exchange import Server
 from fflbench.errors import SuiteError
 from fflbench.execution.cell import play
 from fflbench.privacy.demonstrations import PARTIES
-from fflbench.report import leaks
+from fflbench.report.board import board
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 
@@ -69,16 +69,16 @@ def test_demonstrations_exchange_as_ours_do_but_for_their_pads(pads):
 
 
 def test_attacks_go_where_they_belong():
-    with pytest.raises(SuiteError, match='measure "partner" cannot let "dlg" loose'):
+    with pytest.raises(SuiteError, match='measure "partner" cannot run "dlg"'):
         cell("dlg", "aes-ctr")
-    with pytest.raises(SuiteError, match='measure "reconstruction" cannot let "partner-view" loose'):
+    with pytest.raises(SuiteError, match='measure "reconstruction" cannot run "partner-view"'):
         cell("partner-view", "aes-ctr", measure={"use": "reconstruction"})
 
 
-def test_the_table_names_demonstrations():
+def test_exchanges_as_they_must_not_be_have_tables_of_their_own_and_are_not_joined():
     records = [play(cell("partner-view", pads), "own") for pads in ("aes-ctr", "none")]
-    (sheet,) = leaks.sheets(records)
-    assert [row[3:6] for row in sheet.rows] == [
-        ("aes-ctr, batch 1, rate 0.1", "", "0"),
-        ("none, batch 1, rate 0.1", "yes", "100"),
-    ]
+    tables = {table.title: table for table in board("own", records).tables}
+    for pads, recovered in (("aes-ctr", 0), ("none", 1)):
+        (row,) = tables[f"digits-mlp, curious partner (pads = {pads}) under partner-view"].rows
+        assert row.cells[0].mean == recovered
+    assert not any(table.section == "All together" for table in tables.values())

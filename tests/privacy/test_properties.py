@@ -73,7 +73,7 @@ def test_people_are_made_as_asked():
 
 
 def test_victims_global_model_and_server_share_no_examples(monkeypatch):
-    from fflbench.privacy import properties
+    from fflbench.measures import property as properties
 
     pools, it = [], properties.Property._maker
 

@@ -17,7 +17,8 @@ from fflbench.privacy.victims import value_range
 from fflbench.records.arrays import digest
 from fflbench.records.store import Store
 from fflbench.registry import Kind
-from fflbench.report import contents, leaks
+from fflbench.report.board import board
+from fflbench.report.figures import figures
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse, read
 
@@ -217,15 +218,13 @@ def test_records_tell_who_knew_what(records):
 
 
 def test_the_table_shows_attack_target_and_defense(records):
-    (sheet,) = leaks.sheets(records)
-    assert [row[:3] for row in sheet.rows] == [
-        ("idlg", "own", "fedavg"),
-        ("idlg", "own", "ffl"),
-        ("idlg", "pair-sum", "ffl"),
-    ]
-    assert [row[-1] for row in sheet.rows] == ["", "no", "upper bound"]
-    page = contents.files("Own", records)["tables.md"].decode()
-    assert "2 people a round, 1 example each, 1 local step" in page
+    tables = {table.title: table for table in board("own", records).tables}
+    rows = tables["digits-cnn, reconstruction under idlg"].rows
+    assert [row.keys for row in rows] == [("own", "fedavg"), ("own", "ffl"), ("pair-sum", "ffl")]
+    assert [bool(row.flags) for row in rows] == [False, True, False]
+    by_observation = tables["digits-cnn, reconstruction: PSNR by observation"]
+    assert [column.title for column in by_observation.columns][:2] == ["own, dB", "pair-sum (upper bound), dB"]
+    assert any("people = 2, batch = 1, local_steps = 1" in note for note in by_observation.notes)
 
 
 @pytest.mark.parametrize(
@@ -380,10 +379,12 @@ def test_a_grid_shows_originals_and_every_row_and_is_the_same_each_time(records,
     store = Store(tmp_path)
     for record in records:
         store.write(record)
-    made = contents.files("Own", records, store.arrays)
-    assert [name for name in made if name.endswith(".png")] == ["grid-digits-cnn-idlg.png"]
-    assert made["grid-digits-cnn-idlg.png"][:4] == b"\x89PNG"
-    assert made == contents.files("Own", records, store.arrays)
+    grids = [picture for picture in figures(records, board("own", records), store.arrays) if "grid" in picture.name]
+    (grid,) = grids
+    assert grid.shown == "grid-digits-cnn-reconstruction-by-idlg.png"
+    assert grid.files["png"][:4] == b"\x89PNG"
+    again = figures(records, board("own", records), store.arrays)
+    assert next(picture for picture in again if picture.name == grid.name).files == grid.files
 
 
 def test_pixels_are_those_before_normalising():

@@ -32,7 +32,7 @@ CELLS = {str(cell): cell for cell in plan(parse(SUITE, "golden", "golden"))}
 def fingerprint(cell):
     record = play(cell, "golden")
     assert record.status == "done", record.error
-    return {"versions": results_versions(cell), "losses": [told["test_loss"] for told in record.history]}
+    return {"versions": results_versions(cell.configuration), "losses": [told["test_loss"] for told in record.history]}
 
 
 @pytest.mark.parametrize("name", CELLS)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fflbench.errors import RecordError
+from fflbench.reading import read_bytes, read_json
 from fflbench.records import arrays
-from fflbench.records.reading import read_bytes, read_json
 
 
 def refusal(file, limit=2**20):

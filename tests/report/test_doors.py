@@ -19,13 +19,16 @@ from rich.console import Console
 
 from fflbench.errors import FflbenchError, RecordError
 from fflbench.execution.run import run
-from fflbench.records import arrays, evidence, load
+from fflbench.records import arrays, evidence, load, packed
 from fflbench.records.folder import STAGE, replace_files
 from fflbench.records.record import Record, identify
 from fflbench.records.store import Store, read
-from fflbench.report import boards, contents, leaderboard, page, panels, plots, show
+from fflbench.report import formats, leaderboard, page, run_report, show
+from fflbench.report.board import board as board_of
 from fflbench.report.commands import commands
-from tests.report.test_leaderboard import COMMITTED, WHOLE, cell, content_of, panel, record, written
+from fflbench.report.figures import figures
+from tests.report.folders import content_of, invoke, with_digest, written
+from tests.report.synthetic import WHOLE, no_arrays, robust
 
 
 def fflbench(*arguments, **settings):
@@ -84,26 +87,20 @@ def entry(board, tmp_path):
     )
     found = evidence.gather(board)
     attacked = next(told for told in found.records if told.labels.get("attack") == "none")
-    rebuilt = next(told for told in found.records if told.labels.get("measure") == "reconstruction")
+    rebuilt = next(told for told in found.records if told.configuration["measure"]["name"] == "reconstruction")
     for told in (attacked, rebuilt):
         content = content_of(told)
         content["configuration"]["defense"]["name"] = content["labels"]["defense"] = "their-rule"
         write_record(folder / "records", content, arrays.pack(found.arrays(told)))
-    write_digests(folder)
     return folder
 
 
-def write_record(folder, content, packed=b""):
+def write_record(folder, content, of_arrays=b""):
     content["id"] = identify(content["configuration"])
-    content["arrays"] = arrays.digest(packed)
-    (folder / f"{content['id']}.json").write_text(json.dumps(content))
-    if packed:
-        (folder / f"{content['id']}.npz").write_bytes(packed)
-
-
-def write_digests(folder):
-    files = [file for file in (folder / "records").iterdir() if file.suffix in (".json", ".npz")]
-    evidence.write_sums(folder / "records", {file.name: evidence.digest_of(file) for file in files})
+    content["arrays"] = arrays.digest(of_arrays)
+    (folder / f"{content['id']}.json").write_text(with_digest(content))
+    if of_arrays:
+        (folder / f"{content['id']}.npz").write_bytes(of_arrays)
 
 
 def test_a_sound_entry_is_taken_with_its_arrays(board, entry):
@@ -118,7 +115,9 @@ def test_a_sound_entry_is_taken_with_its_arrays(board, entry):
 def in_the_text(old, new):
     def harm(entry):
         for file in (entry / "records").glob("*.json"):
-            file.write_text(file.read_text().replace(old, new))
+            content = json.loads(file.read_text().replace(old, new))
+            # Whoever alters a record can make its digest anew.
+            file.write_text(with_digest(content).replace("Infinity", "1e999"))
 
     return harm
 
@@ -167,7 +166,6 @@ HARMS = {
 @pytest.mark.parametrize("harm", HARMS)
 def test_an_entry_that_would_break_the_leaderboard_changes_no_byte_of_it(board, entry, harm):
     HARMS[harm](entry)
-    write_digests(entry)
     before = tree(board.parent)
     assert "the entry is not taken" in refused(fflbench("leaderboard", board, "--add", entry))
     assert tree(board.parent) == before
@@ -184,12 +182,24 @@ def test_an_entry_whose_tables_cannot_be_made_changes_no_byte(board, entry, monk
     assert tree(board.parent) == before
 
 
-def test_digests_of_files_that_are_not_taken_do_not_haunt_the_leaderboard(board, entry):
-    (entry / "records" / "notes.txt").write_text("ours")
-    with (entry / "records" / "SHA256SUMS").open("a") as sums:
-        sums.write(f"{evidence.digest_of(entry / 'records' / 'notes.txt')}  notes.txt\n")
+def test_an_entry_may_be_packed(board, entry):
+    store = Store(entry / "records")
+    records = [store.read(file.stem) for file in sorted((entry / "records").glob("*.json"))]
+    (entry / packed.FILE).write_bytes(packed.write(records[::-1], entry / "none"))
+    (entry / "arrays").mkdir()
+    for file in (entry / "records").glob("*.npz"):
+        file.rename(entry / "arrays" / file.name)
+    shutil.rmtree(entry / "records")
     leaderboard.generate(board, None, add=entry)
-    assert evidence.gather(board).problems == []
+    found = evidence.gather(board)
+    assert found.problems == []
+    assert set(found.reported) == {told.id for told in records}
+    theirs = board / "entries" / "their-rule"
+    assert {str(file.relative_to(theirs)) for file in theirs.rglob("*") if file.is_file()} == {
+        *("entry.json", packed.FILE),
+        *(f"arrays/{told.id}.npz" for told in records if told.arrays),
+    }
+    assert invoke("leaderboard", board, "--check").exit_code == 0
 
 
 # Links
@@ -198,13 +208,14 @@ def test_digests_of_files_that_are_not_taken_do_not_haunt_the_leaderboard(board,
 @pytest.mark.parametrize(
     "name",
     [
-        *("small", "small/records", "small/tables", "small/figures", "small/entries", "small/README.md"),
-        *("small/index.html", "small/records/RECORD", "small/tables/leaderboard.json", "index.html", "README.md"),
+        *("small", "small/arrays", "small/tables", "small/figures", "small/entries", "small/README.md"),
+        *("small/index.html", "small/records.jsonl.xz", "small/arrays/RECORD", "small/tables/leaderboard.json"),
+        *("index.html", "README.md"),
     ],
 )
 @pytest.mark.parametrize("source", ["results", "board"])
 def test_links_in_the_target_are_refused_and_what_they_lead_to_is_left_alone(board, made, tmp_path, name, source):
-    name = name.replace("RECORD", min(file.name for file in (board / "records").glob("*.json")))
+    name = name.replace("RECORD", min(file.name for file in (board / "arrays").glob("*.npz")))
     link, outside = board.parent / name, tmp_path / "outside"
     outside.mkdir()
     (outside / "precious.csv").write_text("mine")
@@ -246,7 +257,8 @@ def test_a_full_disk_changes_nothing_and_the_next_attempt_works(made, disk):
     place = disk("boards", "size=30m")
     source = made.parent / "results" / "small"
     shutil.copytree(made, place, dirs_exist_ok=True)
-    (place / "small" / "figures" / "accuracy-digits-mlp.svg").unlink()
+    picture = min((place / "small" / "figures").glob("*.svg"))
+    picture.unlink()
     (place / "small" / "README.md").write_text("old")
     before = tree(place)
     free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
@@ -260,7 +272,7 @@ def test_a_full_disk_changes_nothing_and_the_next_attempt_works(made, disk):
     (place / ".filler").unlink()
     assert fflbench("leaderboard", source, "--out", place / "new").returncode == 0
     assert fflbench("leaderboard", place / "small").returncode == 0
-    assert (place / "small" / "figures" / "accuracy-digits-mlp.svg").exists()
+    assert picture.exists()
 
 
 def test_a_disk_that_may_not_be_written_is_told_in_a_sentence(made, disk):
@@ -410,7 +422,7 @@ def test_an_entry_is_there_as_a_whole_or_not_at_all_whenever_the_command_is_kill
     def watched(self, target):
         seen.append(into.exists())
         done = replace(self, target)
-        assert not into.exists() or ((into / "entry.json").exists() and len([*(into / "records").iterdir()]) == 4)
+        assert not into.exists() or ((into / "entry.json").exists() and len([*into.rglob("*")]) == 4)
         return done
 
     monkeypatch.setattr(Path, "replace", watched)
@@ -423,12 +435,14 @@ def test_an_entry_is_there_as_a_whole_or_not_at_all_whenever_the_command_is_kill
 
 
 def test_an_entry_that_was_left_half_written_is_replaced(board, entry):
-    half = board / "entries" / "their-rule" / "records"
-    half.mkdir(parents=True)
-    (half / "0123456789abcdef.json").write_text("{}")
+    half = board / "entries" / "their-rule"
+    (half / "arrays").mkdir(parents=True)
+    (half / packed.FILE).write_text("{}")
+    (half / "arrays" / "0123456789abcdef.npz").write_text("")
     leaderboard.generate(board, None, add=entry)
     assert evidence.gather(board).problems == []
     assert "their-rule" in (board / "README.md").read_text()
+    assert not (half / "arrays" / "0123456789abcdef.npz").exists()
     with pytest.raises(RecordError, match="a name that is taken"):
         leaderboard.generate(board, None, add=entry)
 
@@ -436,29 +450,62 @@ def test_an_entry_that_was_left_half_written_is_replaced(board, entry):
 # Altered records
 
 
-def committed(name, measure, **labels):
-    """Some committed records of a measure."""
-    found = evidence.gather(COMMITTED / name).records
-    return [
-        told
-        for told in found
-        if told.configuration.get("measure", {}).get("name", "") == measure
-        and all(told.labels.get(kind) == label for kind, label in labels.items())
-    ]
+SAMPLES = """
+tasks = ["digits-mlp"]
+attacks = ["gaussian-noise"]
+defenses = ["fedavg", "median"]
+seeds = [0, 1]
+overrides = {rounds = 2, participants = 10, per_round = 5}
+[[also]]
+attacks = ["analytic"]
+[also.measure]
+use = "reconstruction"
+target = "own"
+groups = 1
+people = 10
+[[also]]
+defenses = ["median", "ffl"]
+seeds = [0]
+[also.defense.ffl]
+mode = "full"
+[also.measure]
+use = "runtime"
+updates = 2
+repeats = 1
+[[also]]
+seeds = [0]
+[also.measure]
+use = "communication"
+updates = 2
+[[also]]
+attacks = ["loss-threshold", "lira"]
+seeds = [0]
+[also.measure]
+use = "membership"
+[[also]]
+attacks = ["property-inference"]
+seeds = [0]
+[also.measure]
+use = "property"
+groups = 2
+people = 4
+examples = 10
+model_epochs = 0
+"""
+"""A suite with a few cells of every measure, as small as can be."""
 
 
 @pytest.fixture(scope="module")
-def samples():
-    """A few committed records of every measure that has any."""
-    found = {
-        "": committed("quick", "", attack="gaussian-noise")[:4],
-        "reconstruction": committed("quick", "reconstruction")[:4],
-        "runtime": committed("quick", "runtime")[:2],
-        "communication": committed("quick", "communication")[:2],
-        "membership": committed("privacy-membership", "membership", task="digits-mlp")[:4],
-        "property": committed("privacy-membership", "property", task="digits-mlp")[:3],
-    }
-    return {measure: [told.carrying(b"") for told in records] for measure, records in found.items()}
+def samples(tmp_path_factory):
+    """A few records of every measure."""
+    folder = tmp_path_factory.mktemp("samples")
+    (folder / "samples.toml").write_text(SAMPLES)
+    found = {}
+    for told in run(str(folder / "samples.toml"), out=folder / "results"):
+        assert told.status == "done", told.error
+        measure = told.configuration["measure"]["name"]
+        found.setdefault(measure, []).append(told.carrying(b""))
+    return found
 
 
 def every_door(folder):
@@ -469,17 +516,17 @@ def every_door(folder):
         files = sorted(folder.glob("*.json"))
         for file in files:
             Store(folder).read(file.stem)
-            for door in (show.show, lambda file: plots.rounds(file, folder / "drawn.png")):
+            for door in (show.show, lambda file: show.draw(file, folder / "drawn.png")):
                 with suppress(FflbenchError):
                     door(file)
-        contents.files("x", records, Store(folder).arrays)
-        contents.show(records, Console(file=io.StringIO()))
+        run_report.files(board_of("x", records), records, Store(folder).arrays)
+        run_report.show(board_of("x", records), Console(file=io.StringIO()))
         try:
             found = evidence.gather(folder)
         except RecordError:
             return []
-        board = boards.board(found.suite, found.records)
-        drawn = leaderboard.figures.figures(found.records, board, found.arrays)
+        board = board_of(found.suite, found.records)
+        drawn = figures(found.records, board, found.arrays)
         how = commands(found.suite, found.records, {})
         leaderboard.content(board, drawn, how)
         page.render(board, found.records, drawn, how)
@@ -561,12 +608,12 @@ def test_altered_records_are_named_and_left_out_or_shown_wherever_they_are_read(
 @pytest.mark.parametrize(
     ("measure", "change"),
     [
-        ("", lambda told: told["facts"].pop("attackers")),
-        ("", lambda told: told["history"][0].pop("round")),
-        ("", lambda told: told["history"][0].update(trust={"x": 1})),
-        ("", lambda told: told["metrics"].update(accuracy=1.5)),
-        ("", lambda told: told["metrics"].update(test_loss=1e101)),
-        ("", lambda told: told["facts"].update(guarantee="x")),
+        ("robustness", lambda told: told["facts"].pop("attackers")),
+        ("robustness", lambda told: told["history"][0].pop("round")),
+        ("robustness", lambda told: told["history"][0].update(honest_trust="x")),
+        ("robustness", lambda told: told["metrics"].update(accuracy=1.5)),
+        ("robustness", lambda told: told["metrics"].update(test_loss=1e101)),
+        ("robustness", lambda told: told["facts"].update(guarantee="x")),
         ("runtime", lambda told: told["facts"].pop("columns")),
         ("runtime", lambda told: told["facts"].update(updates_bytes=0)),
         ("runtime", lambda told: told["metrics"].pop("mixing_spread")),
@@ -581,7 +628,7 @@ def test_altered_records_are_named_and_left_out_or_shown_wherever_they_are_read(
         ("membership", lambda told: told["facts"].update(knows=3)),
         ("property", lambda told: told["configuration"]["measure"]["parameters"].pop("share_with")),
         ("property", lambda told: told.update(status="failed")),
-        ("", lambda told: told.update(status="failed")),
+        ("robustness", lambda told: told.update(status="failed")),
     ],
 )
 def test_what_a_table_needs_is_checked_wherever_a_record_is_read(samples, tmp_path, measure, change):
@@ -589,7 +636,7 @@ def test_what_a_table_needs_is_checked_wherever_a_record_is_read(samples, tmp_pa
     change(content)
     write_record(tmp_path, content)
     (file,) = tmp_path.glob("*.json")
-    with pytest.raises(RecordError, match=f"{file.name} is no record of {measure or 'robustness'}: "):
+    with pytest.raises(RecordError, match=f"{file.name} is no record of {measure}: "):
         read(file)
     with pytest.warns(UserWarning, match="it is left out"):
         assert load(tmp_path) == []
@@ -602,7 +649,7 @@ def test_what_a_table_needs_is_checked_wherever_a_record_is_read(samples, tmp_pa
 
 
 def test_numbers_in_text_are_no_numbers(samples, tmp_path):
-    content = content_of(samples[""][0])
+    content = content_of(samples["robustness"][0])
     content["metrics"]["accuracy"] = "0.5"
     write_record(tmp_path, content)
     (file,) = tmp_path.glob("*.json")
@@ -622,9 +669,10 @@ def test_a_loss_beyond_all_bounds_is_shown_in_powers_of_ten(tmp_path):
     where, found = leaderboard.generate(folder, tmp_path / "boards" / "own")
     assert found.problems == []
     text = (where / "README.md").read_text().replace("\\", "")
-    assert "2.000e+38 ± 2.484e+38" in text
-    assert "2.000e+38 ± 2.484e+38" in contents.files("x", huge)["tables.md"].decode()
-    assert "2.000e+38" in (where / "index.html").read_text()
+    assert "2.00e+38 ± 2.48e+38" in text
+    text = run_report.files(board_of("x", huge), huge, no_arrays)["tables.md"].decode()
+    assert "2.00e+38 ± 2.48e+38" in text.replace("\\", "")
+    assert "2.00e+38" in (where / "index.html").read_text()
 
 
 def test_what_could_not_be_read_again_is_not_written(tmp_path):
@@ -644,12 +692,10 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
 def test_a_cell_whose_result_could_not_be_read_again_fails_by_itself(tmp_path):
     (tmp_path / "odd.py").write_text(
         "import numpy as np\n"
-        "from fflbench.measures import Measure, Outcome\n"
+        "from fflbench.measures import Measure, Metric, Outcome\n"
         "from fflbench.registry import measure\n\n\n"
         '@measure("odd", title="Odd")\nclass Odd(Measure):\n    """Odd arrays."""\n\n    needs_data = False\n\n'
-        "    def steps(self):\n        return 1\n\n"
-        "    def estimate(self, task, defense, attack=None):\n        return 1.0\n\n"
-        '    def play(self, task, defense, seed, tell, attack=None, device="cpu"):\n'
+        '    metrics = (Metric(name="x", title="x", meaning="A number."),)\n\n    def run(self, context):\n'
         '        return Outcome({"x": 1.0}, [], {}, arrays={"x": np.array([{}], object)})\n'
     )
     (tmp_path / "own.toml").write_text(
@@ -715,7 +761,7 @@ def test_records_without_a_title_are_as_good_as_ever():
     told = content_of(WHOLE[0])
     del told["title"]
     assert Record.parse(json.dumps(told).encode()) == WHOLE[0]
-    assert boards.board("quick", WHOLE).title != "quick"
+    assert board_of("quick", WHOLE).title != "quick"
 
 
 # Names and cells
@@ -723,41 +769,38 @@ def test_records_without_a_title_are_as_good_as_ever():
 
 def test_two_tasks_whose_names_make_one_file_name_keep_both_figures(tmp_path):
     records = [
-        told for task in ("a b", "a-b") for told in (record(task=task), record(task=task, attack="gaussian-noise"))
+        told for task in ("a b", "a-b") for told in (robust(task=task), robust(task=task, attack="gaussian-noise"))
     ]
     where, _ = leaderboard.generate(written(tmp_path / "one", records), tmp_path / "boards" / "own")
-    figures = {file.name for file in (where / "figures").glob("accuracy*.csv")}
-    assert figures == {"accuracy-a-b.csv", "accuracy-a-b-2.csv"}
-    assert len(list((where / "figures").glob("heatmap*.svg"))) == 2
-    assert len(list((where / "tables").glob("*-summary*.csv"))) == 2
+    names = {file.stem for file in (where / "figures").glob("*-a-b*.csv")}
+    assert names
+    assert {name for name in names if name.endswith("-2")} == {f"{name}-2" for name in names if not name.endswith("-2")}
 
 
 def test_file_names_of_many_letters_are_cut_by_bytes(tmp_path):
     label = "語" * 100
-    records = [record(task=label), record(task=label, attack="gaussian-noise", label=label)]
+    records = [robust(task=label), robust(task=label, attack="gaussian-noise", labels={"defense": label})]
     where, _ = leaderboard.generate(written(tmp_path / "one", records), tmp_path / "boards" / "own")
     made = [file.name for file in where.rglob("*") if file.is_file()]
     assert max(len(name.encode()) for name in made) < 150
 
 
 def test_cells_of_a_runs_own_tables_are_no_formulas(samples):
-    evil = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", " =1"]
-    for label in evil:
-        records = [record(label=label, task=label), record(label=label, task=label, attack="gaussian-noise")]
-        measured = [
+    for label in ("=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", " =1"):
+        records = [
             told.model_copy(update={"labels": told.labels | {"task": label, "defense": label}})
-            for told in samples["runtime"]
+            for told in [*samples["robustness"], *samples["runtime"]]
         ]
-        files = contents.files("x", [*records, *measured])
-        for name in ("tables.csv", "measures.csv"):
-            cells = [text for row in csv.reader(io.StringIO(files[name].decode())) for text in row]
-            assert f"'{label}" in cells
-            assert not any(text.lstrip()[:1] in tuple("=+@\t\r") for text in cells)
+        text = run_report.files(board_of("x", records), records, no_arrays)["tables.csv"].decode()
+        cells = [text for row in csv.reader(io.StringIO(text)) for text in row]
+        assert f"'{label}" in cells
+        assert not any(text.lstrip()[:1] in tuple("=+@\t\r") for text in cells)
 
 
 def test_what_cannot_be_printed_stays_out_of_tables():
-    evil = record(flags=["\x1b]0;x\x07 =1\r\nmore"])
-    found = panel(boards.board("own", [evil]), "digits-mlp-summary")
-    for text in (panels.to_markdown(found), panels.to_latex(found), panels.to_csv(found)):
-        assert all(letter.isprintable() or letter == "\n" for letter in text)
-    assert cell(found, "fedavg", "clean").mean == 0.9
+    evil = robust(facts={"flags": ["\x1b]0;x\x07 =1\r\nmore"]})
+    tables = board_of("own", [evil]).tables
+    for found in tables:
+        for text in (formats.to_markdown(found), formats.to_latex(found), formats.to_csv([found])):
+            assert all(letter.isprintable() or letter == "\n" for letter in text)
+    assert any(flag for found in tables for row in found.rows for flag in row.flags)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from fflbench.records import evidence
-from fflbench.report import boards, page
+from fflbench.report import page
+from fflbench.report.board import board as board_of
 from fflbench.report.commands import commands
-from fflbench.report.panels import Board, Cell, Column, Panel, Row
+from fflbench.report.figures import figures
+from fflbench.report.table import OVERALL, Board, Cell, Column, Row, Table
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards" / "quick"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -33,9 +35,10 @@ def how(found):
 @pytest.fixture(scope="module")
 def written(quick, tmp_path_factory):
     """The page of the committed leaderboard, as a file."""
-    figures = {file.name: file.read_bytes() for file in sorted((COMMITTED / "figures").iterdir())}
+    board = board_of(quick.suite, quick.records)
+    drawn = figures(quick.records, board, quick.arrays)
     file = tmp_path_factory.mktemp("page") / "index.html"
-    file.write_text(page.render(boards.board(quick.suite, quick.records), quick.records, figures, how(quick)))
+    file.write_text(page.render(board, quick.records, drawn, how(quick)))
     return file
 
 
@@ -79,7 +82,7 @@ def figures_of(table, column):
 
 
 def test_a_column_sorts_both_ways_and_says_so(opened):
-    table = opened().locator("#overall table").first
+    table = opened().locator("#all-together table").first
     head = table.locator("thead th").nth(1)
     head.locator(".sort").click()
     assert head.get_attribute("aria-sort") == "ascending"
@@ -96,7 +99,7 @@ def test_a_column_sorts_both_ways_and_says_so(opened):
 
 
 def test_what_has_no_figure_comes_last_either_way(opened):
-    table = opened().locator("#overall table").first
+    table = opened().locator("#all-together table").first
     place = table.locator("thead .sort").all_inner_texts().index("server, s")
     for _ in range(2):
         table.locator("thead .sort").nth(place).click()
@@ -109,7 +112,7 @@ def test_searching_leaves_rows_with_these_words(opened):
     before = rows.count()
     found.get_by_label("Search rows").fill("krum")
     names = {text.partition(" ⚑")[0] for text in rows.locator("th").all_inner_texts()}
-    assert names == {"multi-krum"}
+    assert names == {"multi-krum", "own, multi-krum"}
     assert found.locator("#found").inner_text() == f"{rows.count()} of {before} rows"
     found.get_by_label("Search rows").fill("median, gaussian-noise")
     assert rows.locator("th").all_inner_texts() == ["median"]
@@ -134,20 +137,21 @@ def test_defenses_can_be_left_out_and_brought_back(opened):
 
 def test_a_figure_leads_to_its_records(opened, quick):
     found = opened()
-    row = found.locator("#overall tbody tr").filter(has_text="median").first
+    row = found.locator("#all-together tbody tr").filter(has_text="median").first
     row.locator(".cell").first.click()
     dialog = found.get_by_role("dialog")
     assert dialog.locator("h2").inner_text().startswith("median: worst untargeted %")
     assert dialog.locator("article > details[open]").count() == 1
     dialog.evaluate("it => it.querySelectorAll('article > details').forEach((box) => { box.open = true; })")
     text = dialog.inner_text()
-    board = boards.board(quick.suite, quick.records)
-    panel = next(panel for panel in board.panels if panel.section == "overall")
-    (cell,) = (row.cells[0] for row in panel.rows if row.label == "median")
+    board = board_of(quick.suite, quick.records)
+    table = next(table for table in board.tables if table.section == OVERALL)
+    (cell,) = (row.cells[0] for row in table.rows if row.label == "median")
     assert dialog.locator("article").count() == len(cell.records)
     for name in cell.records:
-        assert f"fflbench run leaderboards/quick/records/{name}.json --force" in text
-        assert dialog.locator(f'a[href="records/{name}.json"]').count() == 1
+        assert f"fflbench run leaderboards/quick/{name} --force" in text
+        assert f"fflbench show leaderboards/quick/{name}" in text
+    assert found.locator('#made a[href="records.jsonl.xz"]').count() == 1
     assert dialog.locator("svg.curve").count() == len(cell.records)
     dialog.get_by_text("Configuration and machine").first.click()
     assert '"rounds": 30' in dialog.locator("pre:visible").first.inner_text()
@@ -217,7 +221,7 @@ def test_everything_works_by_keyboard_alone(opened):
 
 def test_every_column_is_explained_on_hover(opened):
     found = opened()
-    about = found.locator("#overall .about").first
+    about = found.locator("#all-together .about").first
     assert found.locator(".tip:visible").count() == 0
     about.hover()
     tip = found.locator(".tip:visible")
@@ -234,9 +238,10 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(opened):
     assert found.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.locator(".scroll").first.evaluate("box => box.scrollWidth > box.clientWidth")
     told = "More columns to the right: scroll sideways."
-    assert found.locator("#overall").get_by_text(told).is_visible()
-    assert not opened(viewport={"width": 1800, "height": 900}).locator("#overall").get_by_text(told).is_visible()
-    names = found.locator("#overall tbody th")
+    assert found.locator("#all-together").get_by_text(told).is_visible()
+    wide = opened(viewport={"width": 1800, "height": 900})
+    assert not wide.locator("article").filter(has_text="worst cases over all attacks").get_by_text(told).is_visible()
+    names = found.locator("#all-together tbody th")
     assert min(name.bounding_box()["width"] for name in names.all()) > 90
     found.locator(".cell").first.click()
     assert found.get_by_role("dialog").bounding_box()["width"] <= 390
@@ -267,11 +272,11 @@ def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
     record = quick.records[0].model_copy(update={"labels": {**quick.records[0].labels, "defense": EVIL}})
     cell = Cell(mean=1.0, note=EVIL, records=(record.id,))
     column = Column(name="x", title=EVIL, meaning=f'" onmouseover="alert(1)" {EVIL}')
-    row = Row(label=EVIL, cells=(cell,), flags=(EVIL, "</script><img src=x onerror=alert(1)>"))
-    panel = Panel(name="evil", title=EVIL, section="overall", columns=(column,), rows=(row,), notes=(EVIL,))
-    board = Board(suite=EVIL, title=EVIL, description=EVIL, panels=(panel,), flags=(EVIL,))
+    row = Row(keys=(EVIL,), defense=EVIL, cells=(cell,), flags=(EVIL, "</script><img src=x onerror=alert(1)>"))
+    table = Table(name="evil", title=EVIL, section=EVIL, columns=(column,), rows=(row,), notes=(EVIL,))
+    board = Board(suite=EVIL, title=EVIL, description=EVIL, tables=(table,), flags=(EVIL,))
     file = tmp_path / "evil.html"
-    file.write_text(page.render(board, [record], {}, how(quick)))
+    file.write_text(page.render(board, [record], [], how(quick)))
     found = opened(file)
     found.locator(".about").first.hover()
     found.locator(".cell").first.click()
@@ -320,7 +325,7 @@ def test_nothing_but_our_own_script_and_style_has_any_effect(browser, written):
 
 
 def test_the_policy_of_every_page_names_what_may_run_by_its_hash(written, quick):
-    board = boards.board(quick.suite, quick.records)
+    board = board_of(quick.suite, quick.records)
     for text in (written.read_text(), page.index([("quick", board)])):
         policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
         assert "unsafe" not in policy
@@ -330,8 +335,8 @@ def test_the_policy_of_every_page_names_what_may_run_by_its_hash(written, quick)
 
 
 def test_the_same_records_give_the_same_bytes(quick):
-    board = boards.board(quick.suite, quick.records)
-    assert page.render(board, quick.records, {}, how(quick)) == page.render(board, quick.records[::-1], {}, how(quick))
+    board = board_of(quick.suite, quick.records)
+    assert page.render(board, quick.records, [], how(quick)) == page.render(board, quick.records[::-1], [], how(quick))
 
 
 def synthetic(quick, cells=5000):
@@ -341,14 +346,16 @@ def synthetic(quick, cells=5000):
         first.model_copy(update={"id": f"{number:016x}", "configuration": {**first.configuration, "seed": number % 5}})
         for number in range(cells)
     ]
-    columns = tuple(Column(name=f"c{n}", title=f"column {n} %", meaning="A column.", percent=True) for n in range(10))
+    columns = tuple(Column(name=f"c{n}", title=f"column {n} %", meaning="A column.", factor=100) for n in range(10))
     rows = [
         Row(
-            label=f"defense {number}",
+            keys=(f"defense {number}",),
+            defense=f"defense {number}",
             cells=tuple(
                 Cell(
                     mean=(37 * (10 * number + n)) % 997 / 997,
-                    half_width=0.01,
+                    low=0.0,
+                    high=1.0,
                     seeds=5,
                     records=tuple(f"{(10 * number + n + k) % cells:016x}" for k in range(5)),
                 )
@@ -357,16 +364,16 @@ def synthetic(quick, cells=5000):
         )
         for number in range(cells // 10)
     ]
-    panels = tuple(
-        Panel(name=f"p{n}", title=f"Table {n}", section="robustness", columns=columns, rows=tuple(rows[n::5]))
+    tables = tuple(
+        Table(name=f"p{n}", title=f"Table {n}", section="Robustness", columns=columns, rows=tuple(rows[n::5]))
         for n in range(5)
     )
-    return Board(suite="big", title="Big", description="", panels=panels, flags=()), records
+    return Board(suite="big", title="Big", description="", tables=tables, flags=()), records
 
 
-def test_a_page_of_5000_cells_stays_small_and_links_to_records(quick, opened, tmp_path):
+def test_a_page_of_5000_cells_stays_small_and_names_records(quick, opened, tmp_path):
     board, records = synthetic(quick)
-    text = page.render(board, records, {}, how(quick))
+    text = page.render(board, records, [], how(quick))
     assert len(text.encode()) < 2_000_000
     file = tmp_path / "big.html"
     file.write_text(text)
@@ -376,7 +383,7 @@ def test_a_page_of_5000_cells_stays_small_and_links_to_records(quick, opened, tm
     assert values == sorted(values)
     found.locator(".cell").first.click()
     assert found.get_by_role("dialog").locator("article").count() == 5
-    assert found.get_by_role("dialog").locator("a").first.get_attribute("href").startswith("records/")
+    assert "fflbench show leaderboards/big/" in found.get_by_role("dialog").inner_text()
 
 
 def test_values_are_embedded_and_histories_short(written):

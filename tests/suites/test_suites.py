@@ -39,12 +39,13 @@ def test_a_suite_is_a_grid():
     found = cells(GOOD)
     assert len(found) == 2 * 2 * 2
     assert [str(cell) for cell in found[:3]] == [
-        "digits-mlp · none · fedavg · seed 0",
-        "digits-mlp · none · fedavg · seed 1",
-        "digits-mlp · none · krum-3 · seed 0",
+        "digits-mlp · robustness · none · fedavg · seed 0",
+        "digits-mlp · robustness · none · fedavg · seed 1",
+        "digits-mlp · robustness · none · krum-3 · seed 0",
     ]
     last = found[-1].configuration
     assert last["task"]["parameters"]["rounds"] == 3
+    assert last["measure"] == {"name": "robustness", "parameters": {}}
     assert last["attack"] == {
         "name": "gaussian-noise",
         "parameters": {"strategy": 1, "avoid_each_other": False, "lone_sender": False, "share": 0.2, "sigma": 0.1},
@@ -69,6 +70,49 @@ def test_a_list_of_values_makes_a_grid_too():
         "gaussian-noise (sigma = 0.5)",
     }
     assert {cell.labels["task"] for cell in found} == {"digits-mlp (rounds = 3)", "digits-mlp (rounds = 4)"}
+
+
+def test_a_numeric_list_on_a_parameter_is_a_sweep():
+    sweep = "sigma = [0.5, 0.1, 2]\nshare = [0.1, 0.2]"
+    found = cells(GOOD.replace("sigma = 0.1", sweep).replace("f = 3", 'f = [2, "20%"]'), "rounds=[3, 4]")
+    noisy = [cell for cell in found if "attack" in cell.sweep]
+    assert {cell.configuration["attack"]["name"] for cell in found if cell not in noisy} == {"none"}
+    assert noisy[0].labels["attack"] == "gaussian-noise (sigma = 0.5, share = 0.1)"
+    # The one with most values; the other one's stay in the label.
+    assert noisy[0].sweep["attack"] == {"parameter": "sigma", "value": 0.5, "label": "gaussian-noise (share = 0.1)"}
+    assert {cell.sweep["attack"]["value"] for cell in noisy} == {0.5, 0.1, 2}
+    assert found[0].sweep["task"] == {"parameter": "rounds", "value": 3, "label": "digits-mlp"}
+    # A list that holds something else than numbers is no axis.
+    assert not any("defense" in cell.sweep for cell in found)
+
+
+def test_of_several_lists_of_numbers_the_first_is_the_sweep_where_they_are_as_long():
+    found = cells(GOOD.replace("sigma = 0.1", "share = [0.1, 0.2]\nsigma = [0.5, 0.1]"))
+    assert {cell.sweep["attack"]["parameter"] for cell in found if cell.sweep} == {"share"}
+
+
+def test_a_sweep_is_no_part_of_the_cell_id():
+    single = cells(GOOD.replace("sigma = 0.1", "sigma = 0.5"))
+    swept = cells(GOOD.replace("sigma = 0.1", "sigma = [0.5, 0.7]"))
+    assert {cell.id for cell in single} < {cell.id for cell in swept}
+    assert swept[-1].sweep
+    assert not single[-1].sweep
+
+
+def test_strategies_are_no_sweep_and_stay_in_the_label_of_one():
+    text = GOOD.replace("sigma = 0.1", "strategy = [1, 2]").replace('"krum-3"]', '"krum-3", "ffl"]')
+    found = cells(text + "[defense.ffl]\nalpha = [0.4, 0.6]")
+    assert not any("attack" in cell.sweep for cell in found)
+    labels = {cell.sweep["defense"]["label"] for cell in found if "defense" in cell.sweep}
+    assert labels == {"ffl", "ffl, strategy 1", "ffl, strategy 2"}
+
+
+def test_a_part_without_a_measure_is_of_robustness():
+    part = '[[also]]\nattacks = ["dlg"]\n[also.measure]\nuse = "reconstruction"\n'
+    found = cells(GOOD + part + '[[also]]\nattacks = ["label-flipping"]\n')
+    assert [*dict.fromkeys(cell.labels["measure"] for cell in found)] == ["robustness", "reconstruction"]
+    assert found[-1].labels["measure"] == "robustness"
+    assert list(found[0].labels) == ["task", "measure", "attack", "defense"]
 
 
 def test_strategies_are_rows_of_the_defenses_that_exchange():
@@ -149,7 +193,7 @@ BAD = {
     "empty grid": (GOOD.replace('["digits-mlp"]', "[]"), "own.toml: tasks = [] should have at least 1 item"),
     "impossible f": (
         GOOD.replace("f = 3", "f = 8"),
-        'own.toml: [defense.krum-3]: defense "multi-krum" needs f <= n - 3',
+        'own.toml: [defense.krum-3] under none: defense "multi-krum" needs f <= n - 3',
     ),
     "unknown parameter": (
         GOOD.replace("sigma", "sgima"),
@@ -402,7 +446,7 @@ def test_a_star_leaves_out_what_stands_under_a_label_and_takes_tables():
     [
         ({"attacks": ["none"]}, 'measure "runtime" has no attacks'),
         ({"measure": {"use": "reconstruction"}}, 'measure "reconstruction" needs attacks'),
-        ({"measure": {}}, r'needs attacks, as in attacks = \["none"\], or a \[measure\]'),
+        ({"measure": {}}, 'measure "robustness" needs attacks'),
         ({"measure": {"use": "*"}}, r'\[measure\]: measure "\*" is not registered'),
         ({"tasks": ["*"]}, r'task "\*" is not registered'),
         (
@@ -410,7 +454,8 @@ def test_a_star_leaves_out_what_stands_under_a_label_and_takes_tables():
             "an even number",
         ),
         ({"measure": {"use": "runtme"}}, r'\[measure\]: measure "runtme" is not registered; did you mean "runtime"'),
-        ({"measure": {"updates": 3}}, r"\[measure\]: needs use = the name of a measure"),
+        ({"measure": {"use": 3}}, r"\[measure\]: use must be the name of a measure"),
+        ({"measure": {"updates": 3}}, r'\[measure\]: measure "robustness" has no parameter "updates"'),
         (
             {"measure": {"use": "runtime", "update": 3}},
             r'\[measure\]: .* no parameter "update"; did you mean "updates"',

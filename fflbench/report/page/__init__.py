@@ -7,49 +7,37 @@ the template escapes them, and data for the script is JSON that no tag can end.
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fflbench import registry
-from fflbench.records.names import slug
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report import figures, robust
 from fflbench.report.commands import Commands, plugin_options
-from fflbench.report.panels import Board, Cell, Column, Panel, Row
-from fflbench.report.statistics import shown
+from fflbench.report.groups import defense_of, entry_of, measure_of
+from fflbench.report.picture import Picture
+from fflbench.report.table import Board, Cell, Column, Row, Table
+from fflbench.texts import slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 EMBEDDED = 500
-"""Records up to which all of each is in the page; beyond, their files are linked."""
+"""Records up to which all of each is in the page; beyond, commands show them."""
 POINTS = 30
 """Of a history, at most."""
-SECTIONS = {"overall": "All together", "robustness": "Robustness", "privacy": "Privacy", "cost": "Cost"}
-"""In the order of the page."""
-MAIN = ("accuracy", "auc", "psnr", "recovered", "seconds", "bytes")
-"""The figure that a record is known by, the first that it has."""
 STRATEGIES = (
     "strategy",
     "What attackers do where fragments are exchanged: 1 mix as agreed, 2 submit all poison instead, 3 give poison and "
     "submit clean.",
     "",
 )
-CAPTIONS = {
-    "accuracy": "Accuracy over rounds, mean and 95% interval",
-    "decay": "How long partners are found and masks undone",
-    "grid": "What was rebuilt, of the first seed",
-    "heatmap": "Every attack on every defense",
-    "roc": "How well members are told from others",
-    "scatter": "Robustness against privacy",
-    "trust": "Trust over rounds, of the honest and of attackers",
-}
+_STRATEGY = re.compile(r", strategy \d+$")
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes], how: Commands) -> str:
+def render(board: Board, records: Sequence[Record], drawn: Sequence[Picture], how: Commands) -> str:
     """The page; the same records give the same bytes."""
     from markupsafe import Markup
 
@@ -59,8 +47,8 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes], 
     data = {
         "suite": slug(board.suite),
         "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
-        "digits": {panel.name: [column.digits for column in panel.columns] for panel in board.panels},
-        "good": {panel.name: [_good(panel, column) for column in panel.columns] for panel in board.panels},
+        "digits": {table.name: [column.digits for column in table.columns] for table in board.tables},
+        "good": {table.name: [_good(column) for column in table.columns] for table in board.tables},
     }
     return _fill(
         "page.html.j2",
@@ -70,11 +58,10 @@ def render(board: Board, records: Sequence[Record], drawn: Mapping[str, bytes], 
         defenses=names,
         words=_words(records),
         sections=[
-            (name, title, of_section)
-            for name, title in SECTIONS.items()
-            if (of_section := [_panel(panel, places, names) for panel in board.panels if panel.section == name])
+            (slug(title), title, [_table(table, places) for table in board.tables if table.section == title])
+            for title in board.sections
         ],
-        figures=[_figure(name, content, drawn) for name, content in drawn.items() if is_shown(name)],
+        figures=[_figure(picture) for picture in drawn],
         js=_own("page.js"),
         data=Markup(_json(data)),  # noqa: S704 (no tag can end it)
     )
@@ -130,66 +117,62 @@ def _short(number: int) -> str:
 
 def _defenses(records: Sequence[Record]) -> list[str]:
     """What suites call them, however attackers behave in an exchange."""
-    return sorted({robust.defense_of(record) for record in records})
+    return sorted({defense_of(record) for record in records})
 
 
 def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     """What the names on the page stand for, as far as their plugins are here to tell."""
     found: dict[str, tuple[str, str, str, str]] = {}
     for record in records:
-        for kind in (Kind.DEFENSE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.TASK):
-            told = record.configuration.get(kind)
-            label = robust.defense_of(record) if kind is Kind.DEFENSE else record.labels.get(kind, "")
-            if told and label not in found:
-                entry = next((entry for entry in registry.entries(kind) if entry.name == told["name"]), None)
-                if entry:
-                    found[label] = (label, entry.title, entry.summary, entry.citation)
+        for kind in (Kind.DEFENSE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.MEASURE, Kind.TASK):
+            chosen = record.configuration.get(kind)
+            label = defense_of(record) if kind is Kind.DEFENSE else record.labels.get(kind, "")
+            entry = entry_of(kind, chosen["name"]) if chosen and label not in found else None
+            if entry:
+                found[label] = (label, entry.title, entry.summary, entry.citation)
     if any("strategy" in record.labels["defense"] for record in records):
         found["strategy"] = ("strategy", *STRATEGIES)
     return sorted(found.values())
 
 
-def _panel(panel: Panel, places: Mapping[str, int], names: Sequence[str]) -> dict[str, Any]:
-    flags = list(dict.fromkeys(flag for row in panel.rows for flag in row.flags))
+def _table(table: Table, places: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "name": panel.name,
-        "title": panel.title,
-        "columns": panel.columns,
-        "rows": [_row(row, panel, flags, places, names) for row in panel.rows],
-        "flags": flags,
-        "notes": panel.notes,
+        "name": table.name,
+        "title": table.title,
+        "heading": ", ".join(table.keys),
+        "columns": table.columns,
+        "rows": [_row(row, table, places) for row in table.rows],
+        "flags": table.flags,
+        "notes": table.notes,
     }
 
 
-def _row(
-    row: Row, panel: Panel, flags: Sequence[str], places: Mapping[str, int], names: Sequence[str]
-) -> dict[str, Any]:
+def _row(row: Row, table: Table, places: Mapping[str, int]) -> dict[str, Any]:
+    flags = table.flags
     return {
         "label": row.label,
-        # Some tables have several rows of one, which say how they differ behind its name.
-        "defense": max((name for name in names if row.label.startswith(name)), key=len, default=row.label),
+        "defense": _STRATEGY.sub("", row.defense),
         "flags": [flags.index(flag) + 1 for flag in row.flags],
-        "cells": [_cell(cell, column, places) for cell, column in zip(row.cells, panel.columns, strict=True)],
+        "cells": [_cell(cell, column, places) for cell, column in zip(row.cells, table.columns, strict=True)],
     }
 
 
 def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, Any]:
-    scale = 100 if column.percent else 1
     told: dict[str, str | None] = {"mark": cell.mark, "note": cell.note, "spread": "", "text": cell.text}
-    told["value"] = "0" if cell.text == "0" else None
+    told |= {"value": None, "half": None}
     if cell.mean is not None:
-        told |= {"value": f"{cell.mean * scale:.9g}", "text": shown(cell.mean * scale, column.digits)}
-        told["spread"] = "" if cell.half_width is None else shown(cell.half_width * scale, column.digits)
+        told |= {"value": f"{cell.mean * column.factor:.9g}", "text": column.number(cell.mean)}
+        told["spread"] = cell.interval(column)
+        if cell.low is not None and cell.high is not None:
+            told["half"] = f"{(cell.high - cell.low) / 2 * column.factor:.9g}"
     # What shows nothing leads nowhere.
     behind = sorted(places[name] for name in cell.records if name in places and (told["text"] or told["note"]))
     return {**told, "records": " ".join(map(_short, behind))}
 
 
-def _good(panel: Panel, column: Column) -> int:
-    """Which way is better: up, down, or neither. Who withstands one way of looking may not withstand the next."""
-    if column.higher_is_better is None or (panel.section == "privacy" and column.name != "worst"):
-        return 0
-    return 1 if column.higher_is_better else -1
+def _good(column: Column) -> int:
+    """Return which way is better: up, down, or neither."""
+    return 0 if column.higher_is_better is None or not column.ranked else 1 if column.higher_is_better else -1
 
 
 def _told(record: Record, *, whole: bool) -> dict[str, Any]:
@@ -197,13 +180,14 @@ def _told(record: Record, *, whole: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": _name(record),
         "seed": record.configuration["seed"],
-        "file": f"records/{record.id}.json",
+        "id": record.id,
         **({"plugins": "".join(options)} if (options := plugin_options(record)) else {}),
         **({"status": f"failed: {record.reason}"} if record.status == "failed" else {}),
     }
     if not whole:
         return told
-    main = next((name for name in MAIN if isinstance(record.metrics.get(name), int | float)), "")
+    headline = (metric.name for metric in measure_of([record]).metrics if metric.headline)
+    main = next((name for name in headline if isinstance(record.metrics.get(name), int | float)), "")
     what, points = _history(record)
     made = record.manifest
     return {
@@ -221,27 +205,22 @@ def _name(record: Record) -> str:
 
 
 def _history(record: Record) -> tuple[str, list[float]]:
-    """Accuracy over rounds, or true positives by false ones, at most so many points."""
-    for name, what in (("accuracy", "accuracy over rounds"), ("tpr", "true positives as false ones grow")):
-        values = [told[name] for told in record.history if isinstance(told.get(name), float | int)]
+    """Return the first curve of a record's history, at most so many points."""
+    for curve in measure_of([record]).curves:
+        key = next(iter(curve.lines))
+        values = [item[key] for item in record.history if isinstance(item.get(key), float | int)]
         if len(values) > 1:
             step = max(1, -(-len(values) // POINTS))
-            return what, [float(f"{value:.4g}") for value in values[::step]]
+            return curve.title, [float(f"{value:.4g}") for value in values[::step]]
     return "", []
 
 
-def is_shown(name: str) -> bool:
-    """Whether a figure stands on pages; the others are the same in another format, or its numbers."""
-    return name.endswith(".svg") or (name.startswith("grid") and name.endswith(".png"))
-
-
-def _figure(name: str, content: bytes, drawn: Mapping[str, bytes]) -> dict[str, str]:
-    stem, _, kind = name.rpartition(".")
+def _figure(picture: Picture) -> dict[str, str]:
+    kind, content = next(iter(picture.files.items()))
     mime = "image/svg+xml" if kind == "svg" else "image/png"
-    numbers, (kind_of, _, rest) = f"{stem}.csv", stem.partition("-")
     return {
-        "section": figures.section(name),
+        "section": picture.section,
         "data": f"data:{mime};base64,{base64.b64encode(content).decode()}",
-        "alt": f"{CAPTIONS.get(kind_of, kind_of)}: {rest.replace('-', ' ')}",
-        "numbers": numbers if numbers in drawn else "",
+        "alt": picture.caption,
+        "numbers": f"{picture.name}.csv" if "csv" in picture.files else "",
     }

@@ -38,10 +38,10 @@ const boxes = [...document.querySelectorAll("input[name=defense]")];
 const texts = rows.map((row) => `${row.closest("article").querySelector("h3").textContent} ${row.textContent}`.toLowerCase());
 const filter = () => {
   const words = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean);
-  const chosen = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+  const left = new Set(boxes.filter((box) => !box.checked).map((box) => box.value));
   let shown = 0;
   rows.forEach((row, place) => {
-    row.hidden = !chosen.has(row.dataset.defense) || !words.every((word) => texts[place].includes(word));
+    row.hidden = left.has(row.dataset.defense) || !words.every((word) => texts[place].includes(word));
     shown += !row.hidden;
   });
   for (const panel of document.querySelectorAll("article.panel")) {
@@ -124,8 +124,8 @@ const record = (place, number) => {
     more.append(make("summary", "Configuration and machine"), make("pre", JSON.stringify(told.configuration, null, 1)), list(told.manifest));
     box.append(more);
   }
-  box.append(make("p", "Run it again, from the project's folder:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.file} --force${told.plugins ?? ""}`));
-  box.append(make("a", `${told.file}`, { href: told.file }));
+  box.append(make("p", "Run it again, from the project's folder:"), make("pre", `fflbench run leaderboards/${data.suite}/${told.id} --force${told.plugins ?? ""}`));
+  box.append(make("p", "All of its record:"), make("pre", `fflbench show leaderboards/${data.suite}/${told.id}`));
   return made;
 };
 const open = (button) => {
@@ -153,7 +153,7 @@ const compare = () => {
   table.tHead.replaceChildren(head);
   const lines = [];
   for (const panel of document.querySelectorAll("article.panel")) {
-    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].filter((row) => row.dataset.defense === chosen.value && !row.children[0].textContent.includes("(no attacks)")));
+    const found = [one, other].map((chosen) => [...panel.querySelectorAll("tbody tr")].filter((row) => row.dataset.defense === chosen.value && !row.children[0].textContent.includes("(no attack)")));
     if (!found[0].length || !found[1].length) continue;
     const title = make("tr");
     title.append(make("th", panel.querySelector("h3").textContent, { scope: "rowgroup", colspan: "4" }));
@@ -166,7 +166,7 @@ const compare = () => {
       // Of several rows none stands for the others.
       const values = sides.map((cells) => (cells.length > 1 || cells[0].dataset.v === undefined ? null : Number(cells[0].dataset.v)));
       const both = values[0] !== null && values[1] !== null;
-      const spreads = sides.map((cells) => Number((cells[0].querySelector(".spread")?.textContent ?? "0").replace(" ± ", "")));
+      const spreads = sides.map((cells) => Number(cells[0].dataset.s ?? 0));
       const apart = both && Math.abs(values[0] - values[1]) > spreads[0] + spreads[1];
       const good = data.good[panel.id][place - 1];
       sides.forEach((cells, side) => {

@@ -139,8 +139,8 @@ def aggregate(case: Case) -> None:
 def functions(case: Case) -> None:
     """`fflbench.load`, `fflbench.run`, `Data.of` and the readers of sizes and durations, with odd arguments."""
     import fflbench
+    from fflbench import units
     from fflbench.data import Data
-    from fflbench.execution import durations, memory
 
     rng = case.rng
     kind = rng.randrange(5)
@@ -150,7 +150,7 @@ def functions(case: Case) -> None:
     elif kind == 1:
         units = rng.choice(("", "s", "m", "h", "d", "K", "MB", "G", "TB", " "))
         case.call(
-            rng.choice((durations.parse, memory.parse)),
+            rng.choice((units.parse_duration, units.parse_bytes)),
             f"{text if rng.random() < 0.5 else '9' * rng.randrange(500)}{units}",
         )
     elif kind == 2:

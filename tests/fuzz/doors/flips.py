@@ -130,13 +130,14 @@ def record_flips(case: Case) -> None:
 
 @functools.cache
 def _on_board() -> dict[str, bytes]:
-    """Records, arrays and digests of a leaderboard, by file."""
-    return {name: content for name, content in fixtures.board().items() if name.startswith("small/records/")}
+    """The packed records of a leaderboard and their arrays, by file."""
+    parts = ("small/records.jsonl.xz", "small/arrays/")
+    return {name: content for name, content in fixtures.board().items() if name.startswith(parts)}
 
 
 @door("board-flips", share=1, campaign=FLIPS, prepare=_on_board)
 def board_flips(case: Case) -> None:
-    """A leaderboard with one bit flipped in a record, its arrays or the digests: the record is named and left out."""
+    """A leaderboard with one bit flipped in its packed records or arrays: what is damaged is named and left out."""
     from fflbench.records.evidence import gather
 
     files = _on_board()

@@ -1,7 +1,7 @@
 """Leaderboards: made from altered records, in folders where other things stand, and with entries from outside."""
 
-import hashlib
 import json
+import lzma
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +14,7 @@ from tests.fuzz.fixtures import Made
 from tests.fuzz.mutation import altered, damaged, hostile, json_text, misplace, shown, speakable
 from tests.fuzz.outputs import harmless
 
-SUMS = "SHA256SUMS"
+PACKED = "records.jsonl.xz"
 
 
 def _ready() -> None:
@@ -29,12 +29,30 @@ def write_board(case: Case) -> Path:
     return Path("boards/small")
 
 
+def on_board() -> list[Made]:
+    """Records of the leaderboard that cases start from."""
+    ids = {json.loads(line)["id"] for line in _lines()}
+    return [record for record in fixtures.made() if record.id in ids]
+
+
+def _lines() -> list[bytes]:
+    return lzma.decompress(fixtures.board()[f"small/{PACKED}"]).splitlines(keepends=True)
+
+
+def replace_record(case: Case, board: Path, record: Made) -> None:
+    """Put a record with a valid digest in the place of the one with its id, and its arrays."""
+    lines = [record.sealed.text + b"\n" if record.id.encode() in line[:60] else line for line in _lines()]
+    case.write(f"{board}/{PACKED}", lzma.compress(b"".join(lines)))
+    if record.packed:
+        case.write(f"{board}/arrays/{record.id}.npz", record.packed)
+
+
 @door("leaderboard", share=0.6, prepare=_ready)
 def from_altered_records(case: Case) -> None:
     """`leaderboard` on altered records; what was made can be made again."""
     rng = case.rng
     measures = rng.choice(
-        (("",), ("reconstruction",), ("partner", "membership"), ("property", "runtime", "communication"))
+        (("robustness",), ("reconstruction",), ("partner", "membership"), ("property", "runtime", "communication"))
     )
     kept = [record for record in fixtures.made() if record.measure in measures]
     changed = rng.sample(range(len(kept)), min(len(kept), rng.choice((1, 1, 2, 3))))
@@ -51,12 +69,12 @@ def from_altered_records(case: Case) -> None:
 
 @door("board-files", share=0.8, prepare=_ready)
 def other_things_in_place_of_files(case: Case) -> None:
-    """`leaderboard` on a leaderboard where links, FIFOs or folders stand in place of files, or digests are wrong."""
+    """`leaderboard` on a leaderboard where links, FIFOs or folders stand in place of files, or files are damaged."""
     rng = case.rng
     board = case.folder / write_board(case)
     for _ in range(rng.choice((1, 1, 2))):
         places = sorted(path for path in board.parent.rglob("*") if not path.is_symlink())
-        extra = [board / "entries", board / "entries" / "new", board / "records" / "new.json", board / ".new"]
+        extra = [board / "entries", board / "entries" / "new", board / "arrays" / "new.npz", board / ".new"]
         place = rng.choice((*places, *extra))
         if rng.random() < 0.8 or not place.is_file():
             misplace(rng, place, case.world.outside)
@@ -78,31 +96,26 @@ def their_records(rng: Random) -> list[Made]:
     """Two cells of the leaderboard, with a defense from outside."""
     from fflbench.records.record import identify
 
-    on_board = [record for record in fixtures.made() if f"small/records/{record.id}.json" in fixtures.board()]
     found = []
-    for record in rng.sample([record for record in on_board if record.tree["labels"]["defense"] == "fedavg"], 2):
+    for record in rng.sample([record for record in on_board() if record.tree["labels"]["defense"] == "fedavg"], 2):
         tree = record.tree
-        tree.pop("digest", None)
         tree["configuration"]["defense"]["name"] = tree["labels"]["defense"] = ENTRY["name"]
         tree["id"] = identify(tree["configuration"])
-        found.append(Made(tree["id"], record.measure, json.dumps(tree).encode(), record.packed))
+        found.append(Made(tree["id"], record.measure, json.dumps(tree).encode(), record.packed).sealed)
     return found
 
 
 def write_entry(case: Case, records: list[Made], entry: Any) -> None:
-    """Put an entry into the case's folder, with the digests of its files."""
-    folder = case.folder / "entry" / "records"
-    for record in records:
-        record.write(folder)
+    """Put an entry into the case's folder: a file for each record, or one for all."""
+    if case.rng.random() < 0.5:
+        for record in records:
+            record.write(case.folder / "entry" / "records")
+    else:
+        case.write(f"entry/{PACKED}", lzma.compress(b"".join(record.text + b"\n" for record in records)))
+        for record in records:
+            if record.packed:
+                case.write(f"entry/arrays/{record.id}.npz", record.packed)
     case.write("entry/entry.json", json_text(case.rng, entry))
-    write_sums(folder)
-
-
-def write_sums(folder: Path) -> None:
-    """Write the digests of a folder's records and arrays."""
-    files = sorted(file for file in folder.iterdir() if file.suffix in (".json", ".npz"))
-    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
-    (folder / SUMS).write_text(sums)
 
 
 @door("entries", share=1, prepare=_ready)
@@ -112,7 +125,7 @@ def entries(case: Case) -> None:
     board, records, kind = write_board(case), their_records(rng), rng.random()
     if kind < 0.7:
         place = rng.randrange(len(records))
-        records[place] = altered_record(rng, records[place], keep_id=rng.random() < 0.7)
+        records[place] = altered_record(rng, records[place], keep_id=rng.random() < 0.7).sealed
     write_entry(case, records, altered(rng, ENTRY) if 0.7 < kind < 0.85 else ENTRY)
     files = sorted((case.folder / "entry").rglob("*"))
     if kind > 0.9:
@@ -136,11 +149,38 @@ def verify(case: Case) -> None:
     """`verify` on a leaderboard with altered records, whose digests were altered with them."""
     rng = case.rng
     board = write_board(case)
-    folder = case.folder / board / "records"
-    on_board = [record for record in fixtures.made() if (folder / f"{record.id}.json").exists()]
-    altered_record(rng, rng.choice(on_board), keep_id=True).write(folder)
-    write_sums(folder)
+    replace_record(case, board, altered_record(rng, rng.choice(on_board()), keep_id=True))
     case.command("verify", board, "--sample", rng.choice(("1", "2", "100")), "--seed", str(rng.randrange(9)))
+
+
+@door("packed", share=3, prepare=_ready)
+def packed_records(case: Case) -> None:
+    """Altered files of packed records, by `show`, `run`, `leaderboard --all` and `load`."""
+    import fflbench
+
+    rng = case.rng
+    board, lines = write_board(case), _lines()
+    place, kind = rng.randrange(len(lines)), rng.random()
+    record = rng.choice(on_board())
+    if kind < 0.4:
+        replace_record(case, board, altered_record(rng, record, keep_id=rng.random() < 0.7))
+    elif kind < 0.7:
+        others = (damaged(rng, lines[place]), b"\n", lines[place - 1], json_text(rng, hostile(rng)) + b"\n", b"")
+        lines[place] = rng.choice(others)
+        case.write(board / PACKED, lzma.compress(b"".join(lines), preset=rng.choice((0, 6))))
+    elif kind < 0.95:
+        case.write(board / PACKED, damaged(rng, fixtures.board()[f"small/{PACKED}"]))
+    else:
+        text = rng.choice((b"\n" * 10**6, bytes(2**28 + 1), b"[" * 10**7))
+        case.write(board / PACKED, lzma.compress(text, rng.choice((lzma.FORMAT_XZ, lzma.FORMAT_ALONE)), preset=0))
+    name = record.id[: rng.choice((1, 3, 8, 16))]
+    ways = (
+        *(lambda: case.command("show", f"{board}/{name}"), lambda: case.command("show", name, "--out", "boards")),
+        lambda: case.command("run", f"{board}/{name}", "--dry-run"),
+        lambda: case.command("leaderboard", "--all", "boards", "--check"),
+        lambda: case.call(fflbench.load, case.folder / "boards"),
+    )
+    rng.choice(ways)()
 
 
 @door("board-options", share=0.2, prepare=_ready)
@@ -150,7 +190,12 @@ def options_of_leaderboards(case: Case) -> None:
     write_board(case)
     case.write("file", "x")
     folder = rng.choice(
-        ("boards", "boards/small", "boards/small/records", "file", "", ".", "nothing", "boards/small/tables")
+        ("boards", "boards/small", "boards/small/arrays", "file", "", ".", "nothing", "boards/small/tables")
     )
-    extra = rng.choice(((), ("--knows", speakable(shown(hostile(rng)))), ("--out", "boards/other"), ("--out", "file")))
+    extra = rng.choice(
+        (
+            *((), ("--knows", speakable(shown(hostile(rng)))), ("--out", "boards/other"), ("--out", "file")),
+            *(("--all",), ("--check",), ("--all", "--check"), ("--all", "--out", "boards/other")),
+        )
+    )
     case.command("leaderboard", folder, *extra, writes=["."])

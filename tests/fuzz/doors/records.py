@@ -90,15 +90,11 @@ def altered_arrays(rng: Random, packed: bytes) -> bytes:
     return stream.getvalue()
 
 
-def _any_record(rng: Random) -> Made:
-    return rng.choice(fixtures.committed() if rng.random() < 0.6 else fixtures.made())
-
-
 @door("records", share=16, prepare=fixtures.made)
 def single_records(case: Case) -> None:
     """Altered records, by `show`, `show --plot`, `run RECORD --dry-run` and `status`."""
     rng = case.rng
-    record = altered_record(rng, _any_record(rng))
+    record = altered_record(rng, rng.choice(fixtures.made()))
     record.write(case.folder / "results" / "own")
     name = f"results/own/{record.id}.json"
     if rng.random() < 0.03:
@@ -117,7 +113,13 @@ def single_records(case: Case) -> None:
         case.command("status", rng.choice(("results", "results/own")))
 
 
-MEASURES = (("",), ("reconstruction",), ("partner", "membership"), ("property",), ("runtime", "communication"))
+MEASURES = (
+    ("robustness",),
+    ("reconstruction",),
+    ("partner", "membership"),
+    ("property",),
+    ("runtime", "communication"),
+)
 
 
 def finished(measures: tuple[str, ...]) -> list[Made]:

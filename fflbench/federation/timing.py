@@ -1,0 +1,148 @@
+"""Seconds that training and defenses take on this machine, from a few batches and a round with random updates."""
+
+import functools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from fflbench.federation.columns import columns_of
+from fflbench.federation.defense import Defense, NoAnswerError, Setting
+from fflbench.federation.views import Sent
+from fflbench.tasks import Task
+from fflbench.types import Indices
+
+T = TypeVar("T")
+
+BATCHES = (2, 8)
+"""Batches that are timed of each task: the first, and where that is too quick to measure, the second."""
+QUICK = 0.5
+"""Seconds below which the cost of a call still blurs that of its batches."""
+VALUES = 2**24
+"""Numbers in a round's updates beyond which a defense is timed on shorter ones."""
+LIMIT = 10.0
+"""Seconds after which the timing of a defense ends; one that slow is taken to need as much in every round."""
+
+
+class Timing:
+    """Measures tasks and defenses, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], object] = {}
+
+    def training(self, task: Task) -> float:
+        """Return the seconds of training and evaluation in one round."""
+        return self._once(lambda: seconds_per_round(task), task)
+
+    def defense(self, task: Task, defense: Defense) -> tuple[float, float]:
+        """Return the seconds that a defense takes before the first round, and in each."""
+        return self._once(lambda: defense_seconds(task, defense), task, defense)
+
+    def _once(self, measured: Callable[[], T], *things: object) -> T:
+        key = tuple(f"{type(thing)} {vars(thing)}" for thing in things)
+        if key not in self._known:
+            self._known[key] = measured()
+        found: T = self._known[key]  # type: ignore[assignment]
+        return found
+
+
+def defense_seconds(task: Task, defense: Defense) -> tuple[float, float]:
+    """Seconds that a defense takes before the first round, and in each, measured on random updates.
+
+    Where the updates of a round are very large, shorter ones are timed and scaled up.
+    """
+    from fflbench.federation.rounds import one_thread
+
+    columns = columns_of(task)
+    count = max(1, min(columns.count, VALUES // task.per_round))
+    short = columns if count == columns.count else columns.shortened(count)
+    updates = np.random.default_rng(0).standard_normal((task.per_round, count), dtype=np.float32)
+    weights = np.zeros(count, np.float32)
+    sizes = np.full(task.participants, task.batch_size)
+
+    def play(round: int) -> None:
+        selected = defense.select(round)
+        sent = updates[: len(selected)].copy()
+        with suppress(NoAnswerError):
+            defense.aggregate(defense.transmit(round, weights, selected, Sent(sent, sent)))
+
+    try:
+        with one_thread(), _at_most(LIMIT):
+            begin = _timed(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short, 0)))
+            play(0)
+            return begin, _timed(lambda: play(1)) * columns.count / count
+    except _LimitError:
+        return 0.0, LIMIT
+
+
+class _LimitError(BaseException):
+    """Not an `Exception`, so that no plugin takes it for one of its own."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """End what takes longer, as far as Python code can be ended: a rule may never answer, which its cell reports."""
+
+    def end(*_: object) -> None:
+        raise _LimitError
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def seconds_per_round(task: Task) -> float:
+    """Training and evaluation of one round, measured on a few batches and scaled up."""
+    import torch
+
+    from fflbench.data import Examples
+    from fflbench.federation.evaluation import BATCH, Evaluation
+    from fflbench.federation.rounds import one_thread
+    from fflbench.federation.training import FlatModel, Holdings, engine
+
+    data = task.data()
+    held = task.divide(data.train.y, seed=0)
+    short = replace(task, local_epochs=1)
+    selected = np.arange(1 if task.engine == "loop" else task.per_round)
+    batches = task.local_epochs * _batches(task, held)
+    with one_thread():
+        model = FlatModel(task.model(), torch.device("cpu"))
+        weights = model.flat.numpy().copy()
+        x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
+        for count in BATCHES:
+            pieces = [indices[: count * task.batch_size] for indices in held]
+            trainer = engine(model, Holdings(x, y, pieces, 0, short))
+            trainer.train(weights, selected, 0)
+            seconds = _timed(functools.partial(trainer.train, weights, selected, 1))
+            training = seconds * batches / _batches(task, pieces)
+            if seconds > QUICK:
+                break
+        part = Examples(data.test.x[:BATCH], data.test.y[:BATCH])
+        measure = Evaluation(task, model, part)
+        measure(weights)
+        evaluating = _timed(lambda: measure(weights)) * len(data.test) / len(part)
+    one_by_one = task.per_round if task.engine == "loop" else 1
+    return training * one_by_one + evaluating
+
+
+def _batches(task: Task, held: Sequence[Indices]) -> float:
+    """In how many a participant's examples come, on average."""
+    return float(np.mean([np.ceil(len(indices) / task.batch_size) for indices in held]))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -1,0 +1,265 @@
+"""What a participant sends and receives in a round, counted from real messages, and how long that takes.
+
+Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022, appendix
+"Communication cost of FFL".
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, Gt
+
+from fflbench.federation import Defense
+from fflbench.federation.columns import columns_of
+from fflbench.federation.ledger import Way
+from fflbench.federation.timing import Timing
+from fflbench.measures import paper_figures
+from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
+from fflbench.measures.network import Network, brea, time_taken
+from fflbench.measures.one_round import begun, require_real, round_of_messages
+from fflbench.metrics import LOWER, STILL, Metric
+from fflbench.records.record import Record
+from fflbench.records.validation import Content, NotNegative, Text
+from fflbench.registry import measure
+from fflbench.report.groups import Group, groups, parameters_of
+from fflbench.report.table import Cell, Column, FilledColumn, Table
+from fflbench.tasks import Task
+from fflbench.texts import slug
+
+VECTORS = ("global model", "update", "mixed update", "masked vector")
+"""Kinds of content that are as long as the model."""
+
+BYTES = "Bytes that a participant sends and receives in a round, counted from real messages."
+
+NOT_THE_PAPERS = ("mac", "framing")
+"""Kinds that the paper does not count."""
+
+PAPERS_FLIGHTS_BETWEEN = 4
+"""Latencies the paper charges for an exchange between partners, which takes three messages."""
+
+PAPERS_ROUNDING = 100
+"""Bytes to which the paper rounds the size of a model: 0.0001 MB."""
+
+
+def _cost(name: str, title: str, meaning: str, unit: str = "s", **declared: Any) -> Metric:
+    return Metric(name, title, meaning, LOWER, unit=unit, low=0.0, seeded=False, **declared)
+
+
+def _seconds(name: str, title: str, meaning: str, **declared: Any) -> Metric:
+    return _cost(name, title, meaning, digits=3, drift=STILL, **declared)
+
+
+class _SecondsByPart(Content):
+    server: NotNegative
+    between: NotNegative
+    latency: NotNegative
+    total: NotNegative
+
+
+class _SecondsByWay(Content):
+    papers_way: _SecondsByPart
+    rounded: _SecondsByPart
+    parameters: _SecondsByPart
+    sent: _SecondsByPart
+
+
+class _Facts(Content):
+    bytes_per_participant: dict[Text, dict[Text, NotNegative]]
+    model_bytes_the_papers_way: NotNegative
+    seconds: _SecondsByWay
+
+
+@measure("communication", title="Communication", version=2)
+class Communication(Measure):
+    """Send every message of one round for real, count its bytes, and reckon the time on a network."""
+
+    needs_data = False
+    section = "Cost"
+    facts = _Facts
+    exact_facts = ("bytes_per_participant",)
+    metrics = (
+        _cost("bytes", "bytes a participant", BYTES, "kB", factor=1e-3, digits=1, headline=True, exact=True),
+        _seconds("seconds", "time on the network", "Seconds that a participant's messages take on the network."),
+        _seconds("seconds_before_macs_and_framing", "without MACs and framing", "Of parameters alone.", shown=False),
+        _seconds("seconds_the_papers_way", "as the paper counts", "With the paper's rounding.", shown=False),
+        _cost("server_bytes", "bytes at the server", "With all participants.", "GB", factor=1e-9, exact=True),
+    )
+
+    updates: Annotated[int, Ge(2), "participants whose messages are sent for real"] = 2
+    participants: Annotated[int, Ge(2), "participants in the system, where a protocol's cost depends on them"] = 100_000
+    download: Annotated[float, Gt(0), "megabits a second from the server"] = 31.01
+    upload: Annotated[float, Gt(0), "megabits a second to the server and to others"] = 8.66
+    latency: Annotated[float, Ge(0), "milliseconds that each message takes besides"] = 29.0
+
+    @classmethod
+    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _tables(records)
+
+    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+        require_real(defense, self.updates)
+
+    def memory(self, task: Task) -> int:
+        return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates + 16)
+
+    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+        return 3.0
+
+    def run(self, context: Context) -> Outcome:
+        defense, seed, columns = context.defense, context.seed, columns_of(context.task)
+        begun(defense, self.updates, columns, seed)
+        updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)
+        ledger = round_of_messages(defense, updates)
+        context.step(1)
+        sizes, flights = ledger.per_participant(self.updates)
+        parameters = 4 * (columns.parameters.stop - columns.parameters.start)
+        vectors = {way: sum(kinds.get(kind, 0) for kind in VECTORS) for way, kinds in sizes.items()}
+        counted = {
+            way: sum(size for kind, size in kinds.items() if kind not in NOT_THE_PAPERS) for way, kinds in sizes.items()
+        }
+
+        def with_model_of(model: float) -> dict[Way, float]:
+            """Bytes without MACs and framing, if a model had so many."""
+            return {way: counted[way] - vectors[way] + vectors[way] / (4 * columns.count) * model for way in counted}
+
+        rounded = PAPERS_ROUNDING * round(parameters / PAPERS_ROUNDING)
+        papers_flights = {**flights, "between": PAPERS_FLIGHTS_BETWEEN if flights["between"] else 0}
+        network = Network(self.download, self.upload, self.latency)
+        ways = {
+            "papers_way": time_taken(network, with_model_of(rounded), papers_flights),
+            "rounded": time_taken(network, with_model_of(rounded), flights),
+            "parameters": time_taken(network, with_model_of(parameters), flights),
+            "sent": time_taken(network, {way: sum(kinds.values()) for way, kinds in sizes.items()}, flights),
+        }
+        total = sum(sum(kinds.values()) for kinds in sizes.values())
+        return Outcome(
+            metrics={
+                "seconds": ways["sent"].total,
+                "seconds_before_macs_and_framing": ways["parameters"].total,
+                "seconds_the_papers_way": ways["papers_way"].total,
+                "bytes": total,
+                "server_bytes": self.participants * sum(sum(sizes[way].values()) for way in ("down", "up")),
+            },
+            history=[],
+            facts={
+                "bytes_per_participant": {way: dict(kinds) for way, kinds in sizes.items()},
+                "messages_per_participant": flights,
+                "model_bytes": parameters,
+                "model_bytes_the_papers_way": rounded,
+                "columns": columns.count,
+                "seconds": {name: vars(found) | {"total": found.total} for name, found in ways.items()},
+            },
+        )
+
+
+# Tables and figures
+
+
+WAYS = {"up": "to the server", "down": "from the server", "between": "between partners"}
+KINDS = {
+    "power": "A partner's half of a Diffie-Hellman key agreement",
+    "sealed seed": "The seed of a pad, sealed for the server",
+    "masked vector": "Updates under one-time pads",
+    "mixed update": "An update submitted after an exchange",
+    "update": "An update submitted as it is",
+    "global model": "The global model",
+    "feedback": "The server's feedback on a score",
+    "mac": "Authentication codes",
+    "framing": "Headers and lengths",
+}
+"""Meaning of each kind of message."""
+SECTION = "Cost"
+BREA = "BREA (computed)"
+LEDGER = {
+    "rounded": "rounded as the paper",
+    "parameters": "before MACs and framing",
+    "sent": "as sent",
+}
+WAYS_OF_TIME = {
+    "server": "to and from the server",
+    "between": "between participants",
+    "latency": "latency",
+    "total": "in all",
+}
+
+
+def _tables(records: Sequence[Record]) -> Iterable[Table]:
+    """Return bytes by kind, and seconds the paper's way and by the ledger."""
+    for group in groups([record for record in records if record.status == "done"]):
+        first = {record.labels["defense"]: record for record in reversed(group.records)}
+        own = [first[name] for name in group.defenses]
+        yield _by_kind(group, own)
+        yield _by_way(group, own)
+
+
+def _by_kind(group: Group, records: Sequence[Record]) -> Table:
+    filled: dict[tuple[str, str], dict[str, Cell]] = {}
+    for record in records:
+        for way, sizes in record.facts["bytes_per_participant"].items():
+            for kind, size in sizes.items():
+                cell = Cell(mean=float(size)).behind([record])
+                filled.setdefault((way, kind), {})[record.labels["defense"]] = cell
+    return Table.of(
+        [
+            FilledColumn(
+                Column(
+                    name=f"{way} {kind}",
+                    title=f"{WAYS.get(way, way)}: {kind}, bytes",
+                    meaning=f"{KINDS.get(kind, kind)}, {WAYS.get(way, way)}, in bytes.",
+                    digits=0,
+                ),
+                cells,
+            )
+            for (way, kind), cells in filled.items()
+        ],
+        rows=[record.labels["defense"] for record in records],
+        name=slug(f"bytes-{group.head}"),
+        title=f"{group.head}: bytes a participant sends and receives in a round, by kind",
+        section=SECTION,
+        notes=("Counted from real messages. Between participants, bytes count for both, who send and who receive.",),
+    )
+
+
+def _by_way(group: Group, records: Sequence[Record]) -> Table:
+    setting = parameters_of(records[0])
+    network = Network(setting["download"], setting["upload"], setting["latency"])
+    computed = brea(network, records[0].facts["model_bytes_the_papers_way"], setting["participants"])
+    by_formula = vars(computed) | {"total": computed.total}
+    own = {record.labels["defense"]: record for record in records}
+    filled = []
+    for part, text in WAYS_OF_TIME.items():
+        meaning = f"Seconds {text}, counted as the paper does."
+        cells = {name: _cell(record.facts["seconds"]["papers_way"][part], record) for name, record in own.items()}
+        cells[BREA] = Cell(mean=by_formula[part])
+        filled.append(FilledColumn(_column(f"paper-{part}", f"paper's way: {part}, s", meaning), cells))
+    printed = {name: _printed(record, record.configuration["defense"]["name"]) for name, record in own.items()}
+    printed[BREA] = _printed(records[0], "brea")
+    filled.append(FilledColumn(_column("printed", "the paper prints, s", "In all, as the paper prints it."), printed))
+    for way, title in LEDGER.items():
+        cells = {name: _cell(record.facts["seconds"][way]["total"], record) for name, record in own.items()}
+        filled.append(FilledColumn(_column(way, f"ledger, {title}, s", "By the messages that were sent."), cells))
+    return Table.of(
+        filled,
+        name=slug(f"seconds-{group.head}"),
+        title=f"{group.head}: seconds a round's messages take a participant",
+        section=SECTION,
+        notes=(
+            f"Download {network.download:g} Mbps, upload {network.upload:g} Mbps, latency {network.latency:g} ms. "
+            f"BREA is computed by the paper's formula for {setting['participants']:,} participants; nothing of it was "
+            "run. The paper rounds a model to 0.0001 MB and charges four latencies between partners; the ledger counts "
+            "the messages that were sent, of which there are three.",
+        ),
+    )
+
+
+def _column(name: str, title: str, meaning: str) -> Column:
+    return Column(name=name, title=title, meaning=meaning, digits=4)
+
+
+def _cell(seconds: float, record: Record) -> Cell:
+    return Cell(mean=seconds).behind([record])
+
+
+def _printed(record: Record, name: str) -> Cell:
+    printed = paper_figures.COMMUNICATION.get((record.configuration["task"]["name"], name))
+    return Cell(mean=printed.total) if printed else Cell()

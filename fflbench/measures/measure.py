@@ -1,0 +1,202 @@
+"""Contract of measures: their metrics, needs and run, and their contributions to tables and figures.
+
+A measure is a registered class whose fields are its parameters; a suite names it in its [measure] table (without one,
+it is robustness). It receives the task, defense and attack of a cell in a `Context` and returns an `Outcome`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fflbench.metrics import Metric
+from fflbench.records.arrays import Arrays
+from fflbench.records.record import Record
+from fflbench.records.validation import Content
+from fflbench.registry import Kind
+from fflbench.report.picture import Picture
+from fflbench.report.table import FilledColumn, Table
+from fflbench.types import State
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from fflbench.federation import Defense
+    from fflbench.federation.timing import Timing
+    from fflbench.tasks import Task
+
+PROCESS_BYTES = 10**9 // 2
+"""Memory of a worker before it does anything, torch included."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Results of a cell."""
+
+    metrics: dict[str, Any]
+    """The figures that the measure declares."""
+    history: list[dict[str, Any]]
+    facts: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+    arrays: "dict[str, npt.NDArray[Any]]" = field(default_factory=dict)
+    """Arrays too big for a record, kept beside it."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Input of a measure: the parts of its cell, and ways to report progress and to resume."""
+
+    task: "Task"
+    defense: "Defense"
+    seed: int
+    attack: Any = None
+    """Of the kind that the measure names, if any."""
+    device: str = "cpu"
+    report: Callable[[int, float | None], None] = lambda step, accuracy: None
+    """Called after every step, with the accuracy so far where there is one."""
+    keep: Callable[[Callable[[], State]], None] = lambda state: None
+    """Asks for the state, and keeps it, if a checkpoint is due; ends the cell if it is to stop."""
+    resume: Callable[[Callable[[State], None]], None] = lambda restore: None
+    """Hands over the state that an earlier run kept, if any."""
+
+    def step(self, number: int, *, accuracy: float | None = None, state: Callable[[], State] | None = None) -> None:
+        """Report that so many steps are done; with `state`, the cell can resume from here."""
+        self.report(number, accuracy)
+        if state:
+            self.keep(state)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Keys of a history's items that make curves, as in accuracy by round."""
+
+    name: str
+    """Of its files, and of what is drawn."""
+    x: str
+    lines: Mapping[str, str]
+    """Keys of what is drawn, with the name of each where there are several."""
+    title: str
+    percent: bool = False
+    """Whether figures are shares, shown as percentages."""
+    logarithmic: bool = False
+    """Whether both axes are, with the diagonal as what chance gives."""
+
+
+class Measure:
+    """A way to measure a defense on a task."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """All figures of a finished cell that tables, plots and `verify` use."""
+    alone: ClassVar[bool] = False
+    """Whether its cells must have the machine to themselves; their figures are then not promised to the bit."""
+    needs_data: ClassVar[bool] = True
+    """Whether it looks at the task's data."""
+    attacked: ClassVar[Kind | None] = None
+    """The kind of attacks it runs, if any."""
+    threads: int = 1
+    """How many threads it uses."""
+
+    # Content of its records
+
+    facts: ClassVar[type[Content]] = Content
+    """Facts that its tables use."""
+    item: ClassVar[type[Content]] = Content
+    """Each item of its history."""
+    exact_facts: ClassVar[tuple[str, ...]] = ()
+    """Facts that are the same on every machine."""
+
+    # Tables and figures
+
+    section: ClassVar[str] = "Other measures"
+    """Heading under which its tables stand."""
+    observed: ClassVar[str] = ""
+    """Its parameter that names an observation of the server, if it has one: tables have a column for each value."""
+    curves: ClassVar[tuple[Curve, ...]] = ()
+    """Curves to draw of histories."""
+    joined: ClassVar[tuple[str, ...] | None] = None
+    """Metrics that stand in the table that joins all measures; None: the first headline metric."""
+    any_task: ClassVar[bool] = False
+    """Whether its figures stand in the joined rows of tasks, too, on which it was not run."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        names = [metric.name for metric in cls.metrics if isinstance(metric, Metric)]
+        if len(set(names)) < len(cls.metrics):
+            raise TypeError(f"{cls.__name__}.metrics must be Metrics, each with a name of its own")
+        for metric in (metric for metric in cls.metrics if metric.floor not in ("", *names)):
+            raise TypeError(f"{cls.__name__}.metrics: {metric.name} has the floor {metric.floor}, which is no metric")
+        if cls.joined is not None and not set(cls.joined) <= set(names):
+            raise TypeError(f"{cls.__name__}.joined must be names of its metrics")
+        if cls.attacked not in (None, Kind.ATTACK, Kind.PRIVACY_ATTACK):
+            raise TypeError(f"{cls.__name__}.attacked must be Kind.ATTACK, Kind.PRIVACY_ATTACK or None")
+        if not (issubclass(cls.facts, Content) and issubclass(cls.item, Content)):
+            raise TypeError(f"{cls.__name__}.facts and .item must be subclasses of Content")
+
+    def applies(self, defense: "Defense") -> bool:
+        """Whether it makes sense for a defense; cells where it does not are left out."""
+        return True
+
+    def takes(self, attack: Any) -> bool:
+        """Whether it can run this attack."""
+        return True
+
+    def check(self, task: "Task", defense: "Defense", attack: Any = None) -> None:
+        """Refuse what could only fail later, with a `ParameterError`."""
+
+    def check_arrays(self, arrays: Arrays) -> None:
+        """Refuse arrays beside a record that are not this measure's, with a `ValueError`."""
+
+    def steps(self, task: "Task") -> int:
+        """How many steps `run` reports."""
+        return 1
+
+    def memory(self, task: "Task") -> int:
+        """About how many bytes a cell needs."""
+        return PROCESS_BYTES
+
+    def estimate(self, task: "Task", defense: "Defense", attack: Any, timing: "Timing") -> float:
+        """About how many seconds a cell takes; `timing` measures what training and a defense take here."""
+        return 1.0
+
+    def run(self, context: Context) -> Outcome:
+        """Measure, and return the results."""
+        raise NotImplementedError
+
+    @classmethod
+    def shown(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
+        """Metrics that tables of these records have columns of; all of one attack."""
+        return tuple(metric for metric in cls.metrics if metric.shown)
+
+    @classmethod
+    def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
+        """Return warnings beside the row of a defense, from all its records in a table."""
+        return ()
+
+    @classmethod
+    def notes(cls, records: Sequence[Record]) -> Iterable[str]:
+        """Return what readers of tables of one setting must know; the records are finished ones."""
+        return ()
+
+    @classmethod
+    def demonstrates(cls, parameters: Mapping[str, Any]) -> bool:
+        """Whether cells with these parameters only show that the measure works; the joined table leaves them out."""
+        return False
+
+    @classmethod
+    def joined_columns(cls, records: Sequence[Record]) -> Iterable[FilledColumn] | None:
+        """Return columns of the joined table from records of one setting; None: the worst of the joined metrics."""
+        return None
+
+    @classmethod
+    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        """Return tables beyond those that every measure gets from its metrics."""
+        return ()
+
+    @classmethod
+    def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
+        """Return figures beyond those that every measure gets from its metrics and curves."""
+        return ()
+
+    @classmethod
+    def board_flags(cls, records: Sequence[Record]) -> Iterable[str]:
+        """Return warnings that concern more than one row."""
+        return ()

@@ -1,0 +1,294 @@
+"""How much of people's data a curious server rebuilds from what a defense lets it see."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Ge, Gt
+
+from fflbench.errors import ParameterError
+from fflbench.federation import Columns, Defense, Sent, ServerView
+from fflbench.federation.columns import columns_of
+from fflbench.federation.defense import Setting
+from fflbench.federation.timing import Timing
+from fflbench.measures import reconstruction_figures
+from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
+from fflbench.metrics import HIGHER, LOWER, STILL, Metric, share, with_floor
+from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
+from fflbench.privacy.looking import Looking, ObservedFacts, even
+from fflbench.privacy.scoring import Score, pixels, score
+from fflbench.privacy.targets import NOTHING, Look, layer_columns, linear_layers, looks
+from fflbench.randomness import stream
+from fflbench.records.arrays import Arrays
+from fflbench.records.record import Record
+from fflbench.records.validation import Count, Some
+from fflbench.registry import measure
+from fflbench.report.picture import Picture
+from fflbench.tasks import Task
+from fflbench.types import Inputs
+
+if TYPE_CHECKING:
+    # Measures are listed without loading torch.
+    from fflbench.federation.training import FlatModel
+    from fflbench.privacy.victims import Group
+
+COPIES = 8
+
+COPY, COPY_DRIFT = 40.0, 0.08
+"""Decibels from which on a reconstruction is a copy, and the share by which its figure then drifts."""
+TALLEST = 4096
+"""Pixels of an image's side."""
+
+
+PSNR = (
+    "Peak signal-to-noise ratio, median over reconstructions: near the floor nothing came back, from about 20 dB an "
+    "image can be recognised, above 40 dB it is a copy."
+)
+BEST = "PSNR of the example of each reconstruction that came out best."
+MASK = "In right pairs, entries of a layer whose owner is found, up to exchange of the two: half is chance."
+
+
+def _drift(decibels: float) -> Callable[[float], float]:
+    return lambda value: COPY_DRIFT * value if value >= COPY else decibels
+
+
+class _Facts(ObservedFacts):
+    reconstructions: Some
+    victims: Count
+
+
+class Watched(NamedTuple):
+    """Something to attack: in which group, and how right the server is about it."""
+
+    group: int
+    look: Look
+    right_pair: bool | None
+    """Whether its two people did exchange with each other."""
+    right_mask: float | None
+    """Of the entries of a right pair's separated layer where the two differ, the share whose owner was told right."""
+
+
+@measure("reconstruction", title="Reconstruction", version=4)
+class Reconstruction(Looking):
+    """Rebuild people's examples from a round's messages, and compare them with the originals."""
+
+    any_task = True
+    facts = _Facts
+    metrics = (
+        *with_floor(Metric("psnr", "PSNR", PSNR, LOWER, unit="dB", digits=1, headline=True, drift=_drift(0.3))),
+        *with_floor(Metric("best_psnr", "best PSNR", BEST, LOWER, unit="dB", digits=1, drift=_drift(0.4))),
+        *with_floor(Metric("mse", "MSE", "Mean squared error.", HIGHER, digits=4, low=0.0, drift=0.008)),
+        *with_floor(Metric("ssim", "SSIM", "Structural similarity; 1 is a copy.", LOWER, optional=True, drift=0.04)),
+        *with_floor(share("label_accuracy", "labels", "Labels that came out right.", LOWER, drift=STILL)),
+        share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=STILL),
+        share("mask_accuracy", "mask", MASK, LOWER, optional=True, drift=STILL),
+    )
+
+    groups: Annotated[int, Ge(1), "rounds, each with people and examples of its own"] = 10
+    people: Annotated[int, Ge(2), "who take part in a round"] = 2
+    batch: Annotated[int, Ge(1), "examples each of them holds"] = 1
+    local_steps: Annotated[int, Ge(1), "steps of plain gradient descent they take on all of them"] = 1
+    rate: Annotated[float, Gt(0), "their learning rate"] = 0.1
+    model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model; 0: untrained"] = 0
+
+    @classmethod
+    def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
+        return reconstruction_figures.figures(records, arrays)
+
+    def takes(self, attack: Any) -> bool:
+        return isinstance(attack, PrivacyAttack)
+
+    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+        super().check(task, defense, attack)
+        even(self.people, defense)
+
+    def check_arrays(self, arrays: Arrays) -> None:
+        if set(arrays) != {"originals", "found"}:
+            told = ", ".join(sorted(arrays))[:80]
+            raise ValueError(f"a reconstruction has the arrays originals and found, not {told}")
+        originals, found = arrays["originals"], arrays["found"]
+        expected = (self.groups, self.people, self.batch)
+        if originals.shape != found.shape or found.shape[:3] != expected or not found.size:
+            told = f"{originals.shape} and {found.shape}"
+            raise ValueError(f"originals and found have the shapes {told}, and must both begin with {expected}")
+        if originals.dtype.kind != "f" or found.dtype.kind != "f":
+            raise ValueError("originals and found must be floating-point numbers")
+        if found.ndim == 6 and max(found.shape[4:]) > TALLEST:
+            raise ValueError(f"images have sides of {found.shape[4:]}, and at most {TALLEST} pixels are shown")
+
+    def memory(self, task: Task) -> int:
+        # A victim's gradient is held several times over while it is differentiated.
+        return PROCESS_BYTES + 4 * COPIES * columns_of(task).count * self.groups * self.people * self.batch
+
+    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+        steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
+        examples = self.groups * self.people * self.batch
+        # Measured on one core with digits-cnn and cifar10-convnet: what a step costs, and what an example adds to it.
+        return 1.0 + steps * (0.01 + 2.5e-7 * examples * columns_of(task).count)
+
+    def run(self, context: Context) -> Outcome:
+        import torch
+
+        from fflbench.federation.rounds import new_model, one_thread
+        from fflbench.federation.training import FlatModel
+        from fflbench.privacy.victims import draw, gradients, prepare, value_range
+
+        task, defense, attack = context.task, context.defense, context.attack
+        seed, device = context.seed, context.device
+        if not np.issubdtype(task.data().train.x.dtype, np.floating):
+            raise ParameterError("reconstruction needs examples made of real numbers, such as images")
+        with one_thread():
+            model = FlatModel(new_model(task, seed), torch.device(device))
+            held = draw(task, self.groups, self.people, self.batch, seed)
+            prepare(task, model, held, self.model_epochs, seed)
+            watched, groups, dropped = self._watch(task, defense, model, held, seed)
+            updates = [update for each in watched for update in each.look.updates]
+            low, high = value_range(task.data().train.x)
+            observed = Observed(
+                model=model.model,
+                gradients=gradients(model, updates, self.local_steps, self.rate),
+                count=len(watched[0].look.people) * self.batch // len(watched[0].look.updates),
+                shape=groups[0].x.shape[2:],
+                classes=len(task.classes),
+                loss=task.loss,
+                low=torch.from_numpy(low).to(device),
+                high=torch.from_numpy(high).to(device),
+                generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
+                matched=_matched(model.columns, watched[0].look.layer),
+                sharing=len(watched[0].look.updates),
+            )
+            start = time.perf_counter()
+            guess = attack.reconstruct(observed)
+            seconds = time.perf_counter() - start
+        context.step(1)
+        facts = {**self.told(defense, attack), **({"dropped_rows": dropped} if dropped else {})}
+        return self._scored(task, facts, watched, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
+
+    def _watch(
+        self, task: Task, defense: Defense, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
+    ) -> "tuple[list[Watched], list[Group], int]":
+        """Let every group train and send: what there is to attack, the groups, and how many rows were not finite."""
+        from fflbench.privacy.victims import trained
+
+        weights, found, groups, dropped = model.flat.cpu().numpy().copy(), [], [], 0
+        linear = linear_layers(model.model)
+        sizes = np.full(self.people, self.batch)
+        for number, of_group in enumerate(held):
+            group = trained(task, model, of_group, self.local_steps, self.rate)
+            defense.begin(Setting(self.people, self.people, sizes, model.columns, seed))
+            selected = defense.select(number)
+            sent = group.updates[selected]
+            view = defense.transmit(number, weights, selected, Sent(sent, sent)).without_non_finite()
+            dropped += len(view.dropped)
+            partners = getattr(defense, "partner", {})
+            for look in looks(self.target, defense, view, selected, group.updates[selected], linear):
+                right = partners.get(look.people[0]) == look.people[1] if self.way.finds_pairs else None
+                mask = _right_mask(look, view, group) if right else None
+                found.append(Watched(number, look, right, mask))
+            groups.append(group)
+        if not found:
+            raise ParameterError(NOTHING)
+        # Attacks take looks of one size: where rows were dropped, sums over fewer people than elsewhere are left out.
+        most = max(len(each.look.people) for each in found)
+        return [each for each in found if len(each.look.people) == most], groups, dropped
+
+    def _scored(
+        self,
+        task: Task,
+        facts: dict[str, Any],
+        looks: list[Watched],
+        groups: "list[Group]",
+        guess: Guess,
+        seconds: float,
+        seed: int,
+        seen: Callable[[Inputs], Inputs],
+    ) -> Outcome:
+        """Compare with the originals, examples as people see them."""
+        # Of the test part, of which nobody holds any.
+        rng, data = stream(seed, "floor"), task.data().test
+        originals = np.stack([seen(group.x) for group in groups])
+        found = np.full(originals.shape, np.nan, np.float32)
+        parts = len(looks[0].look.updates)
+        x, y = (
+            part.cpu().numpy().reshape(len(looks), parts * part.shape[1], *part.shape[2:])
+            for part in (guess.x, guess.y)
+        )
+        history = []
+        for watched, rebuilt, guessed in zip(looks, x, y, strict=True):
+            people = list(watched.look.people)
+            true, labels = (
+                np.concatenate(originals[watched.group, people]),
+                np.concatenate(groups[watched.group].y[people]),
+            )
+            scored = score(true, labels, seen(rebuilt), guessed)
+            chance = rng.integers(len(data.y), size=len(true))
+            floor = score(true, labels, seen(data.x[chance]), data.y[chance])
+            found[watched.group, people] = scored.found.reshape(len(people), self.batch, *true.shape[1:])
+            at_chance = {f"floor_{name}": value for name, value in _told(floor).items()}
+            history.append({"group": watched.group, "people": people, **_told(scored), **at_chance})
+        names = [part + name for part in ("", "floor_") for name in ("mse", "psnr", "best_psnr", "ssim")]
+        middle = {name: _median([told[name] for told in history]) for name in names}
+        return Outcome(
+            metrics={
+                **middle,
+                "label_accuracy": _mean([told["label_accuracy"] for told in history]),
+                "floor_label_accuracy": _mean([told["floor_label_accuracy"] for told in history]),
+                "pair_accuracy": _mean_or_nothing([each.right_pair for each in looks]),
+                "mask_accuracy": _mean_or_nothing([each.right_mask for each in looks]),
+            },
+            history=history,
+            seconds={"attack": seconds},
+            facts={
+                "reconstructions": len(history),
+                "victims": len({(each.group, who) for each in looks for who in each.look.people}),
+                **facts,
+                "optimiser": f"gradient descent, {self.local_steps} x {self.rate}",
+            },
+            arrays={"originals": originals, "found": found},
+        )
+
+
+def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
+    """Which parameters are one victim's own, where only one layer could be separated."""
+    if not layer:
+        return ()
+    own = (layer, f"{layer.removesuffix('weight')}bias")
+    return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
+
+
+def _right_mask(look: Look, view: ServerView, group: "Group") -> float | None:
+    """Up to exchange of two partners, where their values differ; nothing where no mask was told."""
+    if look.owners is None:
+        return None
+    places = layer_columns(view.columns, look.layer)
+    sent = view.updates[view.participants.tolist().index(look.people[0])]
+    mixed, first, second = (row[places] for row in (sent, *group.updates[list(look.people)]))
+    differ = first != second
+    right = float(np.mean((mixed == first)[differ] == look.owners[differ])) if differ.any() else 1.0
+    return max(right, 1 - right)
+
+
+def _told(found: Score) -> dict[str, Any]:
+    return {
+        "mse": _mean(found.mse),
+        "psnr": _mean(found.psnr),
+        "best_psnr": max(found.psnr),
+        "ssim": found.ssim and _mean(found.ssim),
+        "label_accuracy": found.label_accuracy,
+    }
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return float(np.mean(values))
+
+
+def _mean_or_nothing(values: Sequence[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return _mean(told) if told else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    told = [value for value in values if value is not None]
+    return float(np.median(told)) if told else None

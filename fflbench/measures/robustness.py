@@ -1,0 +1,321 @@
+"""How well a federation learns while some of its participants attack it."""
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fflbench.errors import ParameterError
+from fflbench.federation import Defense
+from fflbench.federation.columns import columns_of
+from fflbench.federation.timing import Timing
+from fflbench.measures.measure import PROCESS_BYTES, Context, Curve, Measure, Outcome
+from fflbench.metrics import HIGHER, LOWER, Metric, share
+from fflbench.records.record import Record
+from fflbench.records.validation import Content, Count, Number, Share
+from fflbench.registry import Kind, measure
+from fflbench.report.groups import Group, attack_of, groups
+from fflbench.report.pivot import worst_cases
+from fflbench.report.table import Cell, Column, FilledColumn, Table
+from fflbench.statistics import paired
+from fflbench.tasks import Task
+from fflbench.texts import slug
+
+if TYPE_CHECKING:
+    # Measures are listed without loading torch.
+    from fflbench.federation.rounds import Federation
+
+COPIES = 3
+"""Matrices of updates that a round may hold: as trained, as sent, and what a defense makes of them."""
+
+MODELS = 12
+"""Vectors of a model's length besides: the model, its gradient and moments, the last ones that are averaged."""
+
+IN_ROUNDS = {
+    "rounds_that_kept_the_model": "there was no usable aggregate and the model was kept",
+    "rounds_with_more_attackers_than_f": "more attackers than f were selected",
+}
+"""Facts that count rounds, and the warnings that tables give for them."""
+TRUST = {"honest_trust": "honest", "attacker_trust": "attackers"}
+LOSS = "Loss on the test set."
+SUCCESS = "Share of the attacked class that the model takes for what the attacker wants."
+
+
+def _drift(value: float) -> float:
+    return 0.005 * abs(value)
+
+
+class _Facts(Content):
+    targeted: bool
+    attackers: list[Count]
+    flags: list[str]
+    honest_excluded: Count = 0
+    rounds_that_kept_the_model: Count = 0
+    rounds_with_more_attackers_than_f: Count | None = None
+    dropped_rows: Count = 0
+
+
+class _Round(Content):
+    round: Count
+    accuracy: Share | None
+    honest_trust: Number | None = None
+    attacker_trust: Number | None = None
+
+
+@measure("robustness", title="Robustness", version=2)
+class Robustness(Measure):
+    """Run all rounds of a task with attackers among the participants, and test the global model."""
+
+    attacked = Kind.ATTACK
+    section = "Robustness"
+    facts = _Facts
+    item = _Round
+    exact_facts = ("attackers", "targeted", "flags")
+    curves = (
+        Curve("accuracy", "round", {"accuracy": ""}, "accuracy over rounds", percent=True),
+        Curve("trust", "round", TRUST, "average trust over rounds"),
+    )
+    metrics = (
+        Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_drift),
+        share("accuracy", "accuracy", "Test examples got right.", HIGHER, optional=True, headline=True, drift=0.005),
+        share("source_accuracy", "source accuracy", "Of the attacked class.", HIGHER, optional=True, drift=0.01),
+        share("attack_success_rate", "attack success", SUCCESS, LOWER, optional=True, headline=True, drift=0.01),
+        share("class_accuracy", "accuracy by class", "The same of each class.", kind="list", shown=False),
+        Metric("diverged", "diverged", "The loss is not finite.", kind="flag", shown=False, exact=True),
+    )
+
+    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+        defense.validate(task.per_round)
+        attackers = operator.index(attack.count(task.participants))
+        if attackers >= task.participants or (attack.share > 0 and attackers == 0):
+            who = "none" if attackers else "all"
+            raise ParameterError(f"share = {attack.share} leaves {who} of {task.participants} participants honest")
+
+    def steps(self, task: Task) -> int:
+        return task.rounds
+
+    def memory(self, task: Task) -> int:
+        return PROCESS_BYTES + 4 * columns_of(task).count * (COPIES * task.per_round + MODELS + task.average_last)
+
+    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+        begin, each_round = timing.defense(task, defense)
+        return begin + task.rounds * (timing.training(task) + each_round)
+
+    def run(self, context: Context) -> Outcome:
+        from fflbench.federation.rounds import Federation
+
+        federation = Federation(context.task, context.attack, context.defense, context.seed, device=context.device)
+        context.resume(federation.restore)
+
+        def each_round(told: dict[str, Any]) -> None:
+            left = federation.round < context.task.rounds
+            context.step(federation.round, accuracy=told["accuracy"], state=federation.state if left else None)
+
+        federation.run(each_round)
+        return outcome(federation)
+
+    @classmethod
+    def shown(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
+        targeted = any(record.facts.get("targeted") for record in records)
+        names = ("test_loss", "source_accuracy", "attack_success_rate") if targeted else ("test_loss", "accuracy")
+        return tuple(metric for metric in cls.metrics if metric.name in names)
+
+    @classmethod
+    def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
+        """Return what a defense reports of its own setting in these records, and what happened in their rounds."""
+        done = [record for record in records if record.status == "done"]
+        notes = [flag for record in done for flag in record.facts["flags"]]
+        rounds = sum(len(record.history) for record in done)
+        for fact, meaning in IN_ROUNDS.items():
+            if count := sum(record.facts.get(fact) or 0 for record in done):
+                notes.append(f"{meaning} in {count} of {rounds} rounds")
+        return tuple(dict.fromkeys(notes))
+
+    @classmethod
+    def joined_columns(cls, records: Sequence[Record]) -> Iterable[FilledColumn]:
+        return _joined_columns(records)
+
+    @classmethod
+    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _tables(records)
+
+    @classmethod
+    def board_flags(cls, records: Sequence[Record]) -> Iterable[str]:
+        return _weak_attacks(records)
+
+
+def outcome(federation: "Federation") -> Outcome:
+    """Return the results of the rounds that a federation has played so far."""
+    history, final = federation.history, federation.final()
+    crowded = [told["attackers_selected"] * 5 > told["selected"] for told in history]
+    outnumbered = [told["attackers_selected"] > told["f"] for told in history if told["f"] is not None]
+    return Outcome(
+        metrics={metric.name: final[metric.name] for metric in Robustness.metrics},
+        history=list(history),
+        facts={
+            "attackers": federation.attackers.tolist(),
+            "targeted": federation.attack.targeted,
+            "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
+            "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in history),
+            "rounds_with_more_attackers_than_f": sum(outnumbered) if outnumbered else None,
+            "dropped_rows": sum(len(told["dropped"]) for told in history),
+            "flags": federation.defense.flags(),
+            **({"guarantee": promised} if (promised := federation.defense.guarantee()) else {}),
+            **_exchange_facts(federation),
+        },
+        seconds=dict(federation.seconds),
+    )
+
+
+def _exchange_facts(federation: "Federation") -> dict[str, Any]:
+    """Where fragments are exchanged: abstentions, faults, lone senders, who was framed, who is excluded."""
+    history, attackers = federation.history, federation.attackers
+    found: dict[str, Any] = {}
+    if "abstained" in history[-1]:
+        selected = sum(told["selected"] for told in history)
+        found["share_of_abstentions"] = sum(len(told["abstained"]) for told in history) / selected
+        found["faults"] = sum(len(told["faults"]) for told in history)
+        found["lone_submissions"] = sum(len(told["lone"]) for told in history)
+        framed = [who for told in history for who in told["framed"] if who not in attackers]
+        found["framed_rows"] = len(framed)
+        found["share_of_honest_framed"] = len(set(framed)) / max(federation.task.participants - len(attackers), 1)
+    if "excluded" in history[-1]:
+        excluded = history[-1]["excluded"]
+        found["excluded"] = excluded
+        sizes = federation.defense.setting.sizes
+        found["share_of_data_excluded"] = float(sizes[excluded].sum() / sizes.sum())
+        found["honest_excluded"] = len(set(excluded) - set(attackers.tolist()))
+    return found
+
+
+# Tables and figures
+
+
+CONTROL = "noise-control"
+"""Attack that only sends noise of honest length, to compare others with."""
+
+EPSILON = Column(
+    name="epsilon",
+    title="epsilon",
+    meaning="What differential privacy promises of the updates of whoever took part most often, by an accountant; the "
+    "largest over seeds. The smaller the better; above ten or so it promises little.",
+    digits=1,
+    higher_is_better=False,
+)
+EXCLUDED = Column(
+    name="honest_excluded",
+    title="honest excluded",
+    meaning="Honest participants whom the defense no longer lets take part at the end, over all attacks.",
+    digits=1,
+    higher_is_better=False,
+)
+
+
+def targeted(group: Group) -> list[str]:
+    """Return attacks that aim at one class."""
+    aims = {attack_of(record) for record in group.records if record.facts.get("targeted")}
+    return [name for name in group.attacks if name in aims and name != group.clean]
+
+
+def untargeted(group: Group) -> list[str]:
+    """Return attacks on the whole model."""
+    return [name for name in group.attacks if name not in (group.clean, *targeted(group))]
+
+
+def columns(group: Group) -> list[FilledColumn]:
+    """Return the worst case, what attacks gain, what a defense costs without attack, and what it excludes."""
+    accuracy, success = (_metric(group, name) for name in ("accuracy", "attack_success_rate"))
+    aimed, others, free = targeted(group), untargeted(group), group.runs(group.baseline, group.clean)
+    found = []
+    if others:
+        meaning = f"The lowest accuracy of each seed over {_listed(others)}, then the mean."
+        column = Column.of(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
+        found.append(worst_cases(group, accuracy, column, others))
+    elif group.clean:
+        column = Column.of(accuracy, name="clean", title="accuracy without attack")
+        found.append(worst_cases(group, accuracy, column, [group.clean]))
+    meaning = f"Attack success beyond that of {group.baseline} without attack, seed by seed."
+    excesses = [(attack, f"{attack}, excess", [attack]) for attack in aimed]
+    excesses += [("worst_excess", "worst excess", aimed)] * (len(aimed) > 1)
+    for name, title, attacks in excesses:
+        column = Column.of(success, name=name, title=title, meaning=meaning, low=-1.0)
+        found.append(worst_cases(group, success, column, attacks, free))
+    if group.clean:
+        title = f"no attack, against {group.baseline}"
+        meaning = f"Accuracy without attack, less that of {group.baseline}, seed by seed: below 0, a defense costs."
+        column = Column.of(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
+        found.append(worst_cases(group, accuracy, column, [group.clean], free))
+    return [*found, *_facts(group)]
+
+
+def _metric(group: Group, name: str) -> Metric:
+    return next(metric for metric in group.measure.metrics if metric.name == name)
+
+
+def _facts(group: Group) -> Iterable[FilledColumn]:
+    """Return who was excluded, and which privacy was promised, where a defense says so."""
+    excluded, promised = {}, {}
+    for name in group.rows:
+        records = group.of(defense=name)
+        counted = [record for record in records if isinstance(record.facts.get("honest_excluded"), int)]
+        if counted:
+            mean = sum(record.facts["honest_excluded"] for record in counted) / len(counted)
+            excluded[name] = Cell(mean=mean).behind(counted)
+        if epsilons := promises(records):
+            promised[name] = Cell(mean=max(epsilons)).behind(records)
+    if excluded:
+        yield FilledColumn(EXCLUDED, excluded)
+    if promised:
+        yield FilledColumn(EPSILON, {name: promised.get(name, Cell(text="none")) for name in group.rows})
+
+
+def promises(records: Iterable[Record]) -> list[float]:
+    """Return the epsilons that a defense promised at the end of its runs, if any."""
+    told = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
+    return [float(value) for value in told if isinstance(value, float | int)]
+
+
+def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
+    """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon."""
+    (group,) = groups(records)
+    aimed = targeted(group)
+    left_out = {EXCLUDED.name, *(aimed if len(aimed) > 1 else ())}
+    return [each for each in columns(group) if each.column.name not in left_out]
+
+
+def _tables(records: Sequence[Record]) -> Iterable[Table]:
+    """Return one summary per task."""
+    for group in groups(records):
+        yield Table.of(
+            columns(group),
+            rows=group.rows,
+            flags=lambda name, group=group: group.measure.row_flags(group.of(defense=name)),  # type: ignore[misc]
+            name=slug(f"{group.task}-summary"),
+            title=f"{group.task}: worst cases over all attacks",
+            section=group.measure.section,
+            notes=(
+                "Where attackers can behave in several ways in an exchange, each seed counts with its worst strategy. "
+                f"Excess: attack success less that of {group.baseline} without attack, same seed.",
+            ),
+        )
+
+
+def _weak_attacks(records: Sequence[Record]) -> Iterable[str]:
+    """Return untargeted attacks that take less accuracy from the baseline than noise of honest length does."""
+    for group in groups(records):
+        others = untargeted(group)
+        names = {attack_of(record): record.configuration["attack"]["name"] for record in group.records}
+        control = next((name for name in others if names[name] == CONTROL), "")
+        if not control and (others or targeted(group)):
+            yield f"{group.task}: {CONTROL} was not run, so weak attacks cannot be told from strong ones"
+        for attack in others if control else ():
+            own, noise = (group.runs(group.baseline, name).values("accuracy") for name in (attack, control))
+            difference = paired(own, noise)
+            if names[attack] != CONTROL and difference and difference.estimate.mean > 0:
+                yield (
+                    f"{group.task}: {attack} takes less accuracy from {group.baseline} than {control} does (by the "
+                    "mean), which only sends noise: it is a weak attack here"
+                )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,355 @@
+"""How long a round takes at the server and at a participant, and how that grows.
+
+Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022, table "CPU runtime".
+"""
+
+import math
+import os
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge
+
+from fflbench import kernels
+from fflbench.federation import Defense, Sent
+from fflbench.federation.columns import columns_of
+from fflbench.federation.timing import Timing
+from fflbench.measures import paper_figures
+from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
+from fflbench.measures.one_round import aggregated, begun, require_real
+from fflbench.metrics import LOWER, Metric
+from fflbench.records.arrays import Arrays
+from fflbench.records.record import Record
+from fflbench.records.validation import Content, NotNegative, Some
+from fflbench.registry import measure
+from fflbench.report.groups import Group, Runs, groups, parameters_of, settings
+from fflbench.report.picture import Picture, panels, style
+from fflbench.report.table import Cell, Column, FilledColumn, Table
+from fflbench.statistics import mean_and_spread
+from fflbench.tasks import Task
+from fflbench.texts import slug
+from fflbench.types import Matrix
+
+SCALING = (1_000_000, 3_162_278)
+"""Shorter updates that large models are also measured with, to see how the time grows with their length."""
+
+PARTS = {"decryption": "server: decryption", "aggregation": "server: aggregation", "mixing": "participant: mixing"}
+
+TEMPORARIES = 24
+"""Vectors of a model's length that two partners and the server may hold besides the matrix of updates."""
+
+
+def _cost(name: str, title: str, meaning: str, unit: str = "s", digits: int = 5, **declared: Any) -> Metric:
+    return Metric(name, title, meaning, LOWER, unit=unit, digits=digits, low=0.0, seeded=False, **declared)
+
+
+class _Facts(Content):
+    columns: Some
+    updates_bytes: Some
+    timed_runs: Some
+
+
+class _TimedRun(Content):
+    columns: Some
+    decryption: NotNegative
+    aggregation: NotNegative
+
+
+@measure("runtime", title="Runtime")
+class Runtime(Measure):
+    """Time a round's work: the server's decryption, its reputation and aggregation, and one participant's mixing."""
+
+    alone = True
+    needs_data = False
+    section = "Cost"
+    joined = ("seconds", "mixing_seconds", "peak_bytes")
+    facts = _Facts
+    item = _TimedRun
+    metrics = (
+        _cost("seconds", "server", "Seconds of a round: decryption, reputation and aggregation.", headline=True),
+        _cost("mixing_seconds", "participant", "Seconds one participant takes for its exchange.", headline=True),
+        _cost("peak_bytes", "peak memory", "Of the server, updates included.", "MB", 1, factor=1e-6, headline=True),
+        _cost("decryption_seconds", "decryption", "Seconds of the server's decryption in a round."),
+        _cost("aggregation_seconds", "aggregation", "Seconds of reputation and aggregation in a round."),
+        *(_cost(f"{part}_spread", f"{part}, deviation", "Standard deviation over repeated runs.") for part in PARTS),
+    )
+
+    updates: Annotated[int, Ge(2), "updates that reach the server in a round"] = 10
+    repeats: Annotated[int, Ge(1), "timed runs, after one to warm up"] = 5
+    patience: Annotated[float, Ge(0), "seconds after which no more runs begin, once two are timed"] = 20.0
+    threads: Annotated[int, Ge(1), "threads the server may use"] = 1
+
+    @classmethod
+    def notes(cls, records: Sequence[Record]) -> Iterable[str]:
+        counts = sorted({record.facts["timed_runs"] for record in records})
+        several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+        yield f"Mean over {several} timed runs, after one to warm up."
+
+    @classmethod
+    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _tables(records)
+
+    @classmethod
+    def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
+        return _figures(records)
+
+    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+        require_real(defense, self.updates)
+
+    def steps(self, task: Task) -> int:
+        return 1 + self.repeats
+
+    def memory(self, task: Task) -> int:
+        return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates * 11 // 10 + TEMPORARIES)
+
+    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+        values = self.updates * columns_of(task).count
+        once = values * (3e-8 if defense.exchanges else 3e-9)
+        # Two shorter lengths add about a third.
+        return 1 + values * 8e-9 + 1.3 * once * (1 + min(self.repeats, 2 + self.patience / once))
+
+    def run(self, context: Context) -> Outcome:
+        defense, seed, columns = context.defense, context.seed, columns_of(context.task)
+        load = os.getloadavg()[0]
+        with kernels.threads(self.threads):
+            tracemalloc.start()
+            try:
+                updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)
+                played = rounds(begun(defense, self.updates, columns, seed), updates)
+                next(played)
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            context.step(1)
+            whole = list(self._timed(played, columns.count, context.step))
+            history = list(whole)
+            for count in (count for count in SCALING if count < columns.count / 2):
+                shorter = begun(defense, self.updates, columns.shortened(count), seed)
+                played = rounds(shorter, updates.reshape(-1)[: self.updates * count].reshape(self.updates, count))
+                next(played)
+                history += self._timed(played, count, lambda _: None)
+        metrics = {"seconds": fmean(told["decryption"] + told["aggregation"] for told in whole), "peak_bytes": peak}
+        for part in PARTS:
+            mean, spread = mean_and_spread([told[part] for told in whole])
+            metrics |= {f"{part}_seconds": mean, f"{part}_spread": spread}
+        return Outcome(
+            metrics=metrics,
+            history=history,
+            facts={
+                "columns": columns.count,
+                "updates_bytes": updates.nbytes,
+                "timed_runs": len(whole),
+                "load_at_start": load,
+            },
+        )
+
+    def _timed(
+        self, played: Iterator[dict[str, float]], columns: int, tell: Callable[[int], None]
+    ) -> Iterator[dict[str, Any]]:
+        """Runs of so many columns; fewer than asked for where they take long."""
+        start = time.monotonic()
+        for repeat in range(self.repeats):
+            if repeat >= 2 and time.monotonic() - start > self.patience:
+                return
+            yield {"columns": columns, **next(played)}
+            tell(2 + repeat)
+
+
+def rounds(defense: Defense, updates: Matrix) -> Iterator[dict[str, float]]:
+    """Round after round from the same start, each as seconds by part; the participant's are those of an average one."""
+    n, d = updates.shape
+    weights = np.zeros(d, np.float32)
+    memory = {name: array.copy() for name, array in defense.memory.items()}
+    round = 0
+    while True:
+        defense.memory = {name: array.copy() for name, array in memory.items()}
+        clock: dict[str, float] = {}
+        defense.clock = clock
+        selected = defense.select(round)
+        # Changed in place, as in a federation: what comes out of mixing is as good for the next round.
+        view = defense.transmit(round, weights, selected, Sent(updates, updates))
+        if tracemalloc.is_tracing():
+            tracemalloc.reset_peak()
+        start = time.perf_counter()
+        aggregated(defense, view)
+        yield {
+            "decryption": clock.get("decryption", 0.0),
+            "aggregation": time.perf_counter() - start,
+            "mixing": clock.get("mixing", 0.0) / n,
+        }
+        round += 1
+
+
+# Tables and figures
+
+
+FROM = 1_000_000
+"""Columns from which on the growth with their number is fitted: below, fixed costs hide it."""
+SECTION = "Cost"
+
+Points = Mapping[int, float]
+"""Seconds by the number of updates or of columns."""
+
+
+def _tables(records: Sequence[Record]) -> Iterable[Table]:
+    """Return our seconds beside the paper's where it has any, and how they grow."""
+    done = [record for record in records if record.status == "done"]
+    for task in dict.fromkeys(record.labels["task"] for record in done):
+        of_task = [record for record in done if record.labels["task"] == task]
+        for setting, of_setting in settings(of_task, leaving_out="updates").items():
+            beside = [record for record in of_setting if _papers(record)]
+            if beside:
+                yield _beside(f"{task} ({setting})" if setting else task, beside)
+    if growth := grown(done):
+        yield _growth(growth)
+
+
+def _papers(record: Record) -> paper_figures.Runtime | None:
+    names = record.configuration["task"]["name"], record.configuration["defense"]["name"]
+    return paper_figures.RUNTIME.get((names[0], parameters_of(record)["updates"], names[1]))
+
+
+def _beside(title: str, records: Sequence[Record]) -> Table:
+    places: dict[tuple[str, str], list[Record]] = {}
+    for record in sorted(records, key=lambda record: int(parameters_of(record)["updates"])):
+        places.setdefault((str(parameters_of(record)["updates"]), record.labels["defense"]), []).append(record)
+    filled = []
+    for part, heading in PARTS.items():
+        meaning = f"Seconds of a round, {heading}; mean over repeated runs after one to warm up."
+        column = Column(name=part, title=f"{heading}, s", meaning=meaning, digits=4, seeded=False)
+        printed = Column(name=f"{part}-paper", title="paper, s", meaning="The paper's own figure.", digits=4)
+        metric = next(metric for metric in Runtime.metrics if metric.name == f"{part}_seconds")
+        ours = {key: Runs.of(own).cell(metric, column, {record.seed for record in own}) for key, own in places.items()}
+        theirs = {key: Cell(mean=getattr(_papers(own[0]), part)) for key, own in places.items()}
+        filled += [FilledColumn(column, ours), FilledColumn(printed, theirs)]
+    return Table.of(
+        filled,
+        name=slug(f"runtime-paper-{title}"),
+        title=f"{title}: runtime beside the paper's",
+        section=SECTION,
+        keys=("updates", "defense"),
+        notes=("The paper's figures are from another machine.",),
+    )
+
+
+# Growth
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The server's seconds on the largest model, and how they grow with its updates and their length."""
+
+    title: str
+    lines: dict[str, tuple[Points, Points]]
+    """By defense: seconds by the number of updates at the most columns, and by columns at the most updates."""
+    records: dict[str, list[Record]]
+
+    def exponents(self, defense: str) -> tuple[float | None, float | None]:
+        """Return the exponents that fit best."""
+        in_n, in_d = self.lines[defense]
+        return slope(in_n), slope(in_d)
+
+
+def grown(records: Sequence[Record]) -> Growth | None:
+    """Return the growth on the largest model, if there are points enough."""
+    found = groups([record for record in records if record.status == "done"])
+    by_setting: dict[str, list[Group]] = {}
+    for group in found:
+        others = {name: value for name, value in parameters_of(group.records[0]).items() if name != "updates"}
+        by_setting.setdefault(f"{group.task} {others}", []).append(group)
+    largest = max(by_setting.values(), key=lambda of: max(_columns(group) for group in of), default=[])
+    points: dict[str, dict[tuple[int, int], list[float]]] = {}
+    behind: dict[str, list[Record]] = {}
+    for record in (record for group in largest for record in group.records):
+        behind.setdefault(record.labels["defense"], []).append(record)
+        for item in record.history:
+            place = parameters_of(record)["updates"], item["columns"]
+            of_defense = points.setdefault(record.labels["defense"], {})
+            of_defense.setdefault(place, []).append(item["decryption"] + item["aggregation"])
+    means = {name: {key: fmean(values) for key, values in of.items()} for name, of in points.items()}
+    lines = {name: _lines(means, name) for name in means}
+    lines = {name: pair for name, pair in lines.items() if slope(pair[0]) is not None or slope(pair[1]) is not None}
+    return Growth(largest[0].task, lines, behind) if lines else None
+
+
+def _columns(group: Group) -> int:
+    return max(int(record.facts["columns"]) for record in group.records)
+
+
+def _lines(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -> tuple[Points, Points]:
+    """Return seconds by n at the most columns, and by columns from 1M on at the largest n that any defense has."""
+    sizes = [key for of in measured.values() for key in of if key[1] >= FROM]
+    most, widest = max((n for n, _ in sizes), default=0), max((d for _, d in sizes), default=0)
+    large = {key: seconds for key, seconds in sorted(measured[name].items()) if key[1] >= FROM}
+    return {n: seconds for (n, d), seconds in large.items() if d == widest}, {
+        d: seconds for (n, d), seconds in large.items() if n == most
+    }
+
+
+def slope(seconds: Points) -> float | None:
+    """Return the exponent that fits best, by least squares on logarithms; times too short to measure say nothing."""
+    timed = {size: value for size, value in seconds.items() if value > 0}
+    if len(timed) < 2:
+        return None
+    x, y = [math.log(size) for size in timed], [math.log(value) for value in timed.values()]
+    middle = fmean(x)
+    return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
+
+
+def _growth(growth: Growth) -> Table:
+    fitted = {name: growth.exponents(name) for name in growth.lines}
+    filled = []
+    for place, (letter, meaning) in enumerate({"n": "the number of updates", "D": "their length"}.items()):
+        column = Column(name=f"exponent_{letter.lower()}", title=f"exponent in {letter}", meaning=f"Of {meaning}.")
+        cells = {
+            name: Cell(mean=values[place]).behind(growth.records[name])
+            for name, values in fitted.items()
+            if values[place] is not None
+        }
+        filled.append(FilledColumn(column, cells))
+    stated = Column(name="complexity", title="the paper states", meaning="The complexity that the paper states.")
+    filled.append(
+        FilledColumn(stated, {name: Cell(text=paper_figures.COMPLEXITY.get(name, "")) for name in growth.lines})
+    )
+    return Table.of(
+        filled,
+        rows=growth.lines,
+        name="runtime-growth",
+        title=f"{growth.title}: how the server's time grows",
+        section=SECTION,
+        notes=(
+            "Fitted on logarithms of decryption plus aggregation, on the largest model: in n at its full length, in D "
+            "from 1M columns on at the largest n, its last layer as it is.",
+        ),
+    )
+
+
+def _figures(records: Sequence[Record]) -> Iterable[Picture]:
+    """Return the server's seconds by number of updates and by their length, on logarithmic axes."""
+    growth = grown(records)
+    if growth is None:
+        return
+    figure, axes = panels(2, 6, 4.5, sharey=True)
+    numbers: list[list[object]] = [["defense", "axis", "size", "seconds"]]
+    for place, (name, lines) in enumerate(growth.lines.items()):
+        for axis, line, exponent, letter in zip(axes, lines, growth.exponents(name), "nD", strict=True):
+            label = name if exponent is None else f"{name}: {letter}^{exponent:.2f}"
+            axis.loglog(list(line), list(line.values()), label=label, **style(place))
+            numbers += [[name, letter, size, seconds] for size, seconds in line.items()]
+    ns = sorted({n for in_n, _ in growth.lines.values() for n in in_n})
+    axes[0].set_xticks(ns, [f"{n}" for n in ns], minor=False)
+    axes[0].minorticks_off()
+    axes[1].xaxis.set_major_formatter(lambda value, _: f"{value:.0e}")
+    axes[0].set_xlabel("updates n, at the most columns")
+    axes[1].set_xlabel("columns D, at the most updates")
+    axes[0].set_ylabel("server: decryption + aggregation, seconds")
+    for axis in axes:
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.grid(alpha=0.3, which="major")
+        axis.legend(frameon=False, fontsize="small", loc="upper left")
+    yield Picture.of("scaling", SECTION, "How the server's time grows", figure, numbers)

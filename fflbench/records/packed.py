@@ -1,0 +1,142 @@
+"""Records of a leaderboard in one file: a line of JSON each, compressed, with their arrays in a folder beside it.
+
+Anyone may have written such a file: reading it is bounded, every line must hold the digest of its record, and a damaged
+line costs no other one.
+"""
+
+import io
+import lzma
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from fflbench.errors import RecordError
+from fflbench.reading import read_bytes
+from fflbench.records.record import LARGEST as LONGEST_LINE
+from fflbench.records.record import Record
+
+FILE, ARRAYS, ENTRIES = "records.jsonl.xz", "arrays", "entries"
+LARGEST, LARGEST_TEXT, MOST = 2**26, 2**28, 2**16
+"""Bytes of a file, bytes that it may unpack to, and lines in it."""
+PRESET, CHECK = 6, lzma.CHECK_CRC64
+MEMORY = 2**27
+"""Bytes that unpacking may take; files of the highest preset need half of it."""
+STEP = 2**16
+"""Bytes that are unpacked at a time."""
+ID = re.compile(r"[0-9a-f]{1,16}")
+
+
+def write(records: Iterable[Record], there: Path) -> bytes:
+    """Return the content of a file of records, in their order.
+
+    Where a file is `there` that unpacks to the same, its bytes are returned: another version of the library may pack
+    otherwise.
+    """
+    lines = [record.json_text(indent=None).encode() for record in records]
+    text = b"".join(lines)
+    if len(text) > LARGEST_TEXT or len(lines) > MOST:
+        raise RecordError(f"{len(lines):,} records of {len(text):,} bytes are too many for one {FILE}: {_limits()}")
+    try:
+        content = read_bytes(there, LARGEST)
+        if _unpack(there, content) == (text, ""):
+            return content
+    except RecordError:
+        # Nothing that could be kept; whatever it is, it is replaced or refused when files are written.
+        pass
+    return lzma.compress(text, lzma.FORMAT_XZ, CHECK, PRESET)
+
+
+def read(file: Path) -> tuple[list[tuple[str, Record]], list[str]]:
+    """Return the records of a file, each with the line it stands in, and what is wrong with the others.
+
+    A file that is too large, packed or unpacked, is refused with a `RecordError`.
+    """
+    text, damage = _unpack(file, read_bytes(file, LARGEST))
+    records, problems, lost = [], [], 1
+    for number, line in enumerate(io.BytesIO(text), start=1):
+        place = f"{file}, line {number},"
+        try:
+            if len(line) > LONGEST_LINE:
+                raise ValueError(f"longer than {LONGEST_LINE:,} bytes")
+            records.append((place, Record.parse(line, digest_required=True)))
+        except ValueError as error:
+            if damage and not line.endswith(b"\n"):
+                # The line in which the damage is.
+                break
+            problems.append(f"{place} is {error}; it is left out")
+        lost = number + 1
+    if damage:
+        problems.append(f"{file} is damaged from line {lost} on ({damage}); what stands there is left out")
+    return records, problems
+
+
+def arrays_file(file: Path, record: Record) -> Path:
+    """Where the arrays of a record in a packed file stand, if it has any."""
+    return file.parent / ARRAYS / f"{record.id}.npz"
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a folder has its records in one file, as leaderboards and their entries do."""
+    return os.path.lexists(folder / FILE)
+
+
+def files(board: Path) -> list[Path]:
+    """Return the files of records of a leaderboard and of its entries."""
+    return [board / FILE, *sorted(board.glob(f"{ENTRIES}/[!.]*/{FILE}"))]
+
+
+def names_one(place: Path) -> bool:
+    """Whether a path is BOARD/ID: the id of a record in a leaderboard, or its first letters."""
+    return bool(ID.fullmatch(place.name)) and os.path.isfile(place.parent / FILE)  # noqa: PTH113 (too long is none)
+
+
+def read_one(place: Path) -> Record:
+    """Return the record that a path BOARD/ID names."""
+    found, problems = [], []
+    for file in files(place.parent):
+        try:
+            records, damaged = read(file)
+        except RecordError as error:
+            problems.append(str(error))
+            continue
+        problems += damaged
+        found += [record for _, record in records if record.id.startswith(place.name)]
+    if len(found) != 1:
+        what = f"{len(found)} records" if found else "no record"
+        told = f" ({problems[0]})" if problems else ""
+        raise RecordError(f'{what} in {place.parent} with an id that begins with "{place.name}"{told}')
+    return found[0]
+
+
+def _limits() -> str:
+    return f"at most {MOST:,} lines and {LARGEST_TEXT:,} bytes are read"
+
+
+def _unpack(file: Path, content: bytes) -> tuple[bytes, str]:
+    """Return what a file unpacks to, as far as that can be told, and what is wrong with the rest of it."""
+    text, damage, failed = _decode(file, content)
+    if failed:
+        # What the failing call had unpacked went with it: as far again, and from there on byte by byte.
+        text, damage, _ = _decode(file, content, sound=len(text))
+    return text, damage
+
+
+def _decode(file: Path, content: bytes, sound: int | None = None) -> tuple[bytes, str, bool]:
+    """Return what comes out (`sound` bytes are known to), what is wrong with the rest, and whether a call failed."""
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)
+    text = bytearray()
+    lines = 0
+    try:
+        while not decoder.eof:
+            size = STEP if sound is None else max(1, min(STEP, sound - len(text)))
+            piece, content = decoder.decompress(content, size), b""
+            if not piece and not decoder.eof:
+                return bytes(text), "it ends too early", False
+            text += piece
+            lines += piece.count(b"\n")
+            if len(text) > LARGEST_TEXT or lines > MOST:
+                raise RecordError(f"{file} unpacks to too much: {_limits()}")
+    except lzma.LZMAError as error:
+        return bytes(text), str(error).lower(), True
+    return bytes(text), "there is more behind its end" if decoder.unused_data else "", False

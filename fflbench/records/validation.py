@@ -1,0 +1,205 @@
+"""Checks of records that anyone may have written: what every record must have, and what its measure declares."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fflbench import registry
+from fflbench.errors import FflbenchError, NotRegisteredError, in_a_line
+from fflbench.metrics import LARGEST
+from fflbench.records.arrays import Arrays
+from fflbench.registry import Entry, Kind
+
+if TYPE_CHECKING:
+    from fflbench.records.record import Record
+
+LONGEST = 200
+"""Letters of a label."""
+LONGEST_FILE = 255
+"""Letters of a file's name, after which a suite is called."""
+LONGEST_TITLE = 300
+"""Letters of a suite's title."""
+MOST = 10**12
+"""The highest count."""
+
+Number = Annotated[float, Ge(-LARGEST), Le(LARGEST)]
+Positive = Annotated[float, Gt(0), Le(LARGEST)]
+NotNegative = Annotated[float, Ge(0), Le(LARGEST)]
+Count = Annotated[int, Ge(0), Le(MOST)]
+Some = Annotated[int, Ge(1), Le(MOST)]
+Share = Annotated[float, Ge(0), Le(1)]
+Text = Annotated[str, Field(max_length=10_000)]
+
+
+class Content(BaseModel):
+    """Part of a record that tables use; keys that it does not name are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Manifest(Content):
+    processor: Text = ""
+    device: Text = ""
+    plugins: list[Text] = []
+
+
+class _Guarantee(Content):
+    epsilon: Number | None
+
+
+class _Facts(Content):
+    knows: list[Text] = []
+    flags: list[Text] = []
+    guarantee: _Guarantee | None = None
+
+
+class _Finished(Content):
+    suite: Annotated[str, Field(max_length=LONGEST_FILE)]
+    title: Annotated[str, Field(max_length=LONGEST_TITLE)]
+    manifest: _Manifest
+    seconds: dict[Text, Number]
+    facts: _Facts
+    metrics: dict[Text, bool | Number | list[Number | None] | None]
+
+
+class _FailedFacts(Content):
+    model_config = ConfigDict(extra="forbid")
+
+    run_alone: str = ""
+
+
+class _Failed(_Finished):
+    """A failed cell has found nothing that could enter a table."""
+
+    facts: _FailedFacts  # type: ignore[assignment]
+    metrics: dict[str, Any] = Field(max_length=0)
+    history: list[Any] = Field(max_length=0)
+    arrays: str = Field(max_length=0)
+
+
+class _Sweep(Content):
+    model_config = ConfigDict(extra="forbid")
+
+    parameter: Text
+    value: int | Number
+    label: str
+
+
+class _Attack(Content):
+    strategy: Count = 1
+    """Of attackers where fragments are exchanged: a row of a table each."""
+
+
+PARTS = {"task", "measure", "defense", "seed"}
+ATTACKS: tuple[set[str], ...] = (set(), {Kind.ATTACK.value}, {Kind.PRIVACY_ATTACK.value})
+
+
+def check(record: "Record") -> None:
+    """Refuse a record that lacks what tables need, with a `ValueError`."""
+    for label in record.labels.values():
+        check_label(label)
+    parts = set(record.configuration)
+    if not parts >= PARTS or parts - PARTS not in ATTACKS:
+        raise ValueError(f"no record of ours: its configuration has {', '.join(sorted(parts))[:LONGEST]}")
+    if set(record.labels) != parts - {"seed"}:
+        raise ValueError("no record of ours: its labels are of other things than its configuration")
+    name = record.configuration["measure"]["name"]
+    try:
+        (_Finished if record.status == "done" else _Failed).model_validate(dict(record))
+        _Attack.model_validate(record.configuration.get("attack", {}).get("parameters", {}))
+        _check_sweeps(record)
+        if entry := measure_of(record):
+            _check_declared(record, entry)
+    except ValidationError as error:
+        raise ValueError(f"no record of {name[:LONGEST]}: {first_problem(error)}") from error
+    except (ValueError, FflbenchError) as error:
+        raise ValueError(f"no record of {name[:LONGEST]}: {error}") from error
+    except Exception as error:
+        # The declaration of an outside measure is somebody's code.
+        raise ValueError(f"no record of {name[:LONGEST]}: {in_a_line(error)}") from error
+
+
+def check_label(label: str) -> None:
+    """Refuse a label that no table can show, with a `ValueError`."""
+    if not 0 < len(label) <= LONGEST:
+        raise ValueError(f"the label {label[:20]!r} has {len(label)} letters, and must have 1 to {LONGEST}")
+    if not label.isprintable():
+        raise ValueError(f"the label {label[:20]!r} holds what cannot be printed")
+
+
+def check_arrays(record: "Record", arrays: Arrays) -> None:
+    """Refuse arrays that are not those of the record's measure, with a `ValueError`."""
+    if not (entry := measure_of(record)):
+        return
+    try:
+        entry.create(**_parameters(record, entry)).check_arrays(arrays)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(in_a_line(error)) from error
+
+
+def measure_of(record: "Record") -> Entry | None:
+    """Return the registered measure of a record, or nothing where no plugin that is loaded has it."""
+    try:
+        return registry.get(Kind.MEASURE, record.configuration["measure"]["name"])
+    except NotRegisteredError:
+        return None
+
+
+def _check_sweeps(record: "Record") -> None:
+    for kind, told in record.sweep.items():
+        sweep = _Sweep.model_validate(told)
+        check_label(sweep.label)
+        parameters = record.configuration[kind]["parameters"] if kind in set(record.labels) else {}
+        if isinstance(sweep.value, bool) or sweep.value != parameters.get(sweep.parameter):
+            raise ValueError(f"the sweep of its {kind[:LONGEST]} is over no parameter that its configuration has")
+
+
+def _check_declared(record: "Record", entry: Entry) -> None:
+    """Hold a record to the declaration of its measure."""
+    declared = entry.target
+    _parameters(record, entry)
+    attacks, expected = set(record.configuration) - PARTS, {declared.attacked} - {None}
+    if attacks != expected:
+        raise ValueError(f"it has {min(attacks, default='no attack')}, and must have {min(expected, default='none')}")
+    if record.status == "failed":
+        return
+    for metric in declared.metrics:
+        if problem := metric.problem(record.metrics.get(metric.name)):
+            raise ValueError(f"metrics.{metric.name} {problem}")
+        trials = record.facts.get(metric.trials, 1)
+        if metric.trials and (type(trials) is not int or trials < 1):
+            raise ValueError(f"facts.{metric.trials} is no number of trials")
+    _validate(declared.facts, record.facts, "facts")
+    for place, item in enumerate(record.history):
+        _validate(declared.item, item, f"history.{place}")
+
+
+def _validate(model: type[Content], content: Any, place: str) -> None:
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        raise ValueError(f"{place}.{first_problem(error)}") from error
+
+
+def _parameters(record: "Record", entry: Entry) -> dict[str, Any]:
+    """Return the parameters of a record's measure, or raise an error where one is missing or impossible."""
+    told = record.configuration["measure"]["parameters"]
+    known = [parameter.name for parameter in entry.parameters]
+    for name in known:
+        value = told.get(name)
+        if name not in told:
+            raise ValueError(f"{entry} needs a value for {name}")
+        if isinstance(value, int | float) and abs(value) > (MOST if isinstance(value, int) else LARGEST):
+            raise ValueError(f"{name} is larger than any that a cell can have")
+    return entry.check({name: told[name] for name in known})
+
+
+def first_problem(error: ValidationError) -> str:
+    """Where pydantic found the first thing wrong, and what it is, in a line."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"]))[:LONGEST]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

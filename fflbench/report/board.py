@@ -1,0 +1,147 @@
+"""All tables and warnings of a run or a leaderboard, from its records."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from fflbench import registry
+from fflbench.errors import FflbenchError
+from fflbench.records.manifest import RESULTS_VERSION
+from fflbench.records.record import Record
+from fflbench.registry import Kind
+from fflbench.report import joined, pivot
+from fflbench.report.groups import attack_kind, by_measure, entry_of, groups, measure_of
+from fflbench.report.table import Board, Table
+from fflbench.texts import distinct, printable
+
+STALE = "stale: some of its records were made by older code than this"
+
+
+def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | None = None) -> Board:
+    """Return everything; `reported` names records that nobody here has run again, with their origin."""
+    title, description = _about(suite, records)
+    found = groups(records)
+    tables = [*joined.tables(found)]
+    measured = by_measure(records)
+    for name, of_measure in measured.items():
+        tables += measure_of(of_measure).tables(of_measure)
+        tables += pivot.tables([group for group in found if group.records[0].measure == name])
+    taken: list[str] = []
+    for place, table in enumerate(tables):
+        # Two names may come down to one.
+        taken.append(distinct(table.name, taken))
+        tables[place] = table.model_copy(update={"name": taken[-1]})
+    cautions = _cautions(records, reported or {})
+    return Board(
+        suite=suite,
+        title=title,
+        description=description,
+        tables=tuple(_with_cautions(table, cautions) for table in tables),
+        flags=tuple(_flags(records, measured.values())),
+    )
+
+
+def within(records: Iterable[Record], allowed: Iterable[str]) -> list[Record]:
+    """Return records of attackers who need to know nothing but what is allowed: a threat model."""
+    known = set(allowed)
+    return [record for record in records if set(_knowledge(record)) <= known]
+
+
+def _knowledge(record: Record) -> Iterable[str]:
+    """Return what an attacker must know: by the record itself, else by the plugin."""
+    if "knows" in record.facts:
+        found: list[str] = record.facts["knows"]
+        return found
+    kind = attack_kind(record)
+    entry = entry_of(Kind(kind), record.configuration[kind]["name"]) if kind else None
+    return entry.knows if entry else ()
+
+
+def _about(suite: str, records: Iterable[Record]) -> tuple[str, str]:
+    """Return the suite's title as its records have it, else as it is registered; its summary if that is the same."""
+    own = Counter(printable(record.title) for record in records if record.title).most_common(1)
+    try:
+        entry = registry.get(Kind.SUITE, suite)
+    except FflbenchError:
+        return (own[0][0] if own else suite), ""
+    return (own[0][0], "") if own and own[0][0] != entry.title else (entry.title, entry.summary)
+
+
+def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[str, tuple[str, list[str]]]:
+    """Return by record its defense and what must be said of it: that it came from outside, or of older code."""
+    versions = _versions()
+    return {
+        record.id: (
+            record.labels["defense"],
+            ([reported[record.id]] if record.id in reported else []) + [STALE] * _stale(record, versions),
+        )
+        for record in records
+    }
+
+
+def _with_cautions(table: Table, found: Mapping[str, tuple[str, Sequence[str]]]) -> Table:
+    rows, defenses = [], {row.defense for row in table.rows}
+    for row in table.rows:
+        behind = dict.fromkeys(name for cell in row.cells for name in cell.records)
+        # Figures against a baseline have its records behind them too, which are another row's matter.
+        own = [found[name][1] for name in behind if name in found and found[name][0] not in defenses - {row.defense}]
+        flags = dict.fromkeys([*row.flags, *(caution for cautions in own for caution in cautions)])
+        rows.append(row.model_copy(update={"flags": tuple(flags)}))
+    return table.model_copy(update={"rows": tuple(rows)})
+
+
+def _versions() -> dict[tuple[Kind, str], int | str]:
+    return {(entry.kind, entry.name): entry.results_version for kind in Kind for entry in registry.entries(kind)}
+
+
+# Warnings
+
+
+def _flags(records: Sequence[Record], measured: Iterable[Sequence[Record]]) -> Iterable[str]:
+    for of_measure in measured:
+        yield from measure_of(of_measure).board_flags(of_measure)
+    versions = _versions()
+    stale = [str(record) for record in records if _stale(record, versions)]
+    if stale:
+        yield f"{_count(len(stale), 'record')} of older results versions than this fflbench has: {_some(stale)}"
+    yield from _mixtures(records)
+    failed = [f"{record}: {record.reason}" for record in records if record.status == "failed"]
+    if failed:
+        yield f"{_count(len(failed), 'cell')} failed: {_some(failed)}"
+    for part in ("fflbench", "libraries", "processor", "python"):
+        values = Counter(str(record.manifest.get(part)) for record in records)
+        if len(values) > 1:
+            usual = values.most_common(1)[0][0]
+            other = [str(record) for record in records if str(record.manifest.get(part)) != usual]
+            yield f"{_count(len(other), 'record')} made with another {part} than the others: {_some(other)}"
+
+
+def _mixtures(records: Sequence[Record]) -> Iterable[str]:
+    """Return plugins of which records hold more than one results version, so that figures are not of one code."""
+    found: dict[str, Counter[str]] = {}
+    for record in records:
+        made = record.manifest.get("results")
+        for kind, version in (made if isinstance(made, dict) else {}).items():
+            chosen = record.configuration.get(kind)
+            name = f'{kind} "{chosen["name"]}"' if isinstance(chosen, dict) else kind
+            found.setdefault(name, Counter())[str(version)] += 1
+    for name, versions in found.items():
+        if len(versions) > 1:
+            counts = ", ".join(f"{count} of version {version}" for version, count in versions.most_common())
+            yield f"records are a mixture of versions of {name}: {counts}; fflbench run makes them anew"
+
+
+def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bool:
+    """Whether the code that decides its result has changed since; plugins that are not here cannot tell."""
+    made = record.manifest.get("results")
+    if not isinstance(made, dict) or made.get("core") != RESULTS_VERSION:
+        return True
+    chosen = {(kind, record.configuration[kind]["name"]) for kind in Kind if kind in record.configuration}
+    return any(made.get(kind.value) != versions[kind, name] for kind, name in chosen if (kind, name) in versions)
+
+
+def _some(texts: Sequence[str]) -> str:
+    return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more" if len(texts) > 3 else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,322 @@
+"""Records that belong into one table: of one measure, task and setting, by defense, attack, observation and seed."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean
+from typing import Any, get_args
+
+from fflbench import registry
+from fflbench.measures.measure import Measure
+from fflbench.metrics import Metric
+from fflbench.parameters import plain_type
+from fflbench.records.record import Record
+from fflbench.registry import Entry, Kind
+from fflbench.report.table import SECTIONS, Cell, Column, steady
+from fflbench.statistics import BySeed, estimate, exact_interval
+
+BASELINE, NO_ATTACK = "fedavg", "none"
+"""Names of the defense that others are compared with, and of the attack that is none."""
+NOTHING = "there is no figure"
+
+
+def entry_of(kind: Kind, name: str) -> Entry | None:
+    """Return what is registered under a name, if its plugin is here."""
+    return next((entry for entry in registry.entries(kind) if entry.name == name), None)
+
+
+def measure_of(records: Sequence[Record]) -> type[Measure]:
+    """Return the class of the records' measure; of one that is not here, a stand-in with the metrics they have."""
+    if entry := entry_of(Kind.MEASURE, records[0].measure):
+        found: type[Measure] = entry.target
+        return found
+    figures = {
+        name: value
+        for record in records
+        for name, value in record.metrics.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    metrics = tuple(
+        Metric(name=name, title=name, meaning="Its plugin is not loaded.", headline=place == 0, optional=True)
+        for place, name in enumerate(figures)
+    )
+    return type("NotHere", (Measure,), {"metrics": metrics})
+
+
+def defense_of(record: Record) -> str:
+    """Return the suite's name of a defense; where it meets attackers of several strategies, labels tell them too."""
+    return re.sub(r", strategy \d+$", "", record.labels["defense"])
+
+
+def parameters_of(record: Record) -> dict[str, Any]:
+    """Return the parameters of a record's measure."""
+    found: dict[str, Any] = record.configuration["measure"]["parameters"]
+    return found
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Records of one place in a table, by seed."""
+
+    records: Mapping[int, Record] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "Runs":
+        """Return records by their seeds."""
+        return cls({record.seed: record for record in records})
+
+    def values(self, metric: str) -> dict[int, float]:
+        """Return a metric of the seeds that have it."""
+        found = {seed: record.metrics.get(metric) for seed, record in self.records.items() if sound(record)}
+        return {seed: float(value) for seed, value in found.items() if isinstance(value, int | float)}
+
+    def trouble(self, seeds: set[int]) -> str:
+        """Return what keeps its figures from being complete, in a few words."""
+        counts = {
+            "failed": sum(record.status == "failed" for record in self.records.values()),
+            "diverged": sum(bool(record.metrics.get("diverged")) for record in self.records.values()),
+            "missing": len(seeds - set(self.records)),
+        }
+        return ", ".join(f"{count} of {len(seeds)} {what}" for what, count in counts.items() if count)
+
+    def cell(self, metric: Metric, column: Column, seeds: set[int], note: str = "") -> Cell:
+        """Return the mean over seeds with its interval, or why there is none."""
+        values = self.values(metric.name)
+        if trouble := self.trouble(seeds):
+            cell = Cell(text=trouble)
+        elif metric.trials:
+            cell = self._pooled(metric, values, note) if len(values) == len(self.records) else Cell()
+        else:
+            cell = Cell.of(estimate(list(values.values())), column, note) if values else Cell()
+        return cell.behind(self.records.values())
+
+    def _pooled(self, metric: Metric, values: BySeed, note: str) -> Cell:
+        """Return the share of all seeds together, with the exact binomial interval."""
+        trials = {seed: int(record.facts[metric.trials]) for seed, record in self.records.items()}
+        found = sum(round(values[seed] * count) for seed, count in trials.items())
+        low, high = exact_interval(found, sum(trials.values()))
+        mean = found / sum(trials.values())
+        return Cell(mean=steady(mean), low=steady(low), high=steady(high), seeds=len(values), note=note)
+
+
+def sound(record: Record) -> bool:
+    """Whether a record has figures that mean something."""
+    return record.status == "done" and not record.metrics.get("diverged")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records of one measure, task and setting."""
+
+    measure: type[Measure]
+    title: str
+    """Of the measure and its setting, behind the task's name."""
+    task: str
+    records: tuple[Record, ...]
+
+    @property
+    def head(self) -> str:
+        """Beginning of its tables' titles."""
+        return f"{self.task}, {self.title}"
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether its cells only show that the measure works."""
+        return self.measure.demonstrates(parameters_of(self.records[0]))
+
+    @property
+    def swept(self) -> bool:
+        """Whether its measure's setting is one point of a sweep."""
+        return all(Kind.MEASURE in record.sweep for record in self.records)
+
+    @cached_property
+    def seeds(self) -> set[int]:
+        """All seeds, some of which a place may lack."""
+        return {record.seed for record in self.records}
+
+    @cached_property
+    def defenses(self) -> list[str]:
+        """Labels of defenses, in the order of their rows."""
+        return ordered(self.records, "defense", lambda record: record.labels["defense"])
+
+    @cached_property
+    def rows(self) -> dict[str, list[str]]:
+        """Defenses as the suite calls them, with all labels of each: attackers may have several strategies."""
+        found: dict[str, list[str]] = {}
+        for record in self.records:
+            labels = found.setdefault(defense_of(record), [])
+            labels += [record.labels["defense"]] * (record.labels["defense"] not in labels)
+        first = {label: place for place, label in enumerate(self.defenses)}
+        return dict(sorted(found.items(), key=lambda item: min(first[label] for label in item[1])))
+
+    @cached_property
+    def attacks(self) -> list[str]:
+        """Labels of attacks, in the order of their columns; one empty one where the measure has none."""
+        return ordered(self.records, attack_kind(self.records[0]), attack_of)
+
+    @cached_property
+    def observations(self) -> list[str]:
+        """Observations of the server, in the order in which the measure names them; one empty one without any."""
+        there = dict.fromkeys(map(self.observation, self.records))
+        known = choices(self.records[0].measure, self.measure.observed) if self.measure.observed else ()
+        return [name for name in known if name in there] + [name for name in there if name not in known]
+
+    def observation(self, record: Record) -> str:
+        """Return the observation that a record's attack was given."""
+        return str(parameters_of(record).get(self.measure.observed, "")) if self.measure.observed else ""
+
+    def runs(self, defense: str, attack: str, observation: str = "") -> Runs:
+        """Return the records of one place."""
+        return Runs.of(self.places.get((defense, attack, observation), ()))
+
+    @cached_property
+    def places(self) -> dict[tuple[str, str, str], list[Record]]:
+        """Records by defense, attack and observation."""
+        found: dict[tuple[str, str, str], list[Record]] = {}
+        for record in self.records:
+            place = record.labels["defense"], attack_of(record), self.observation(record)
+            found.setdefault(place, []).append(record)
+        return found
+
+    @property
+    def baseline(self) -> str:
+        """FedAvg, or in a suite without it the first defense."""
+        return BASELINE if BASELINE in self.rows else next(iter(self.rows))
+
+    @property
+    def clean(self) -> str:
+        """Label of the attack that is none, if it was run."""
+        kind = attack_kind(self.records[0])
+        names = (attack_of(record) for record in self.records if _name(record, kind) == NO_ATTACK)
+        return next(names, "")
+
+    def of(self, *, defense: str = "", attack: str = "") -> list[Record]:
+        """Return the records of one defense, one attack, or both."""
+        return [
+            record
+            for record in self.records
+            if defense in ("", record.labels["defense"], defense_of(record)) and attack in ("", attack_of(record))
+        ]
+
+
+def by_measure(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Return records by their measure, in the order of the sections that measures stand in."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.measure, []).append(record)
+
+    def place(item: tuple[str, list[Record]]) -> int:
+        section = measure_of(item[1]).section
+        return SECTIONS.index(section) if section in SECTIONS else len(SECTIONS)
+
+    return dict(sorted(found.items(), key=place))
+
+
+def groups(records: Sequence[Record]) -> list[Group]:
+    """Return records by measure, task and setting, section by section; what differs in settings is in the titles."""
+    found = []
+    for name, of_measure in by_measure(records).items():
+        measure, entry = measure_of(of_measure), entry_of(Kind.MEASURE, name)
+        title = entry.title.lower() if entry else name
+        for task in ordered(of_measure, "task", lambda record: record.labels["task"]):
+            of_task = [record for record in of_measure if record.labels["task"] == task]
+            for setting, of_setting in settings(of_task, leaving_out=measure.observed).items():
+                head = f"{title} ({setting})" if setting else title
+                found.append(Group(measure, head, task, tuple(of_setting)))
+    return found
+
+
+def settings(records: Sequence[Record], *, leaving_out: str = "") -> dict[str, list[Record]]:
+    """Return records by the parameters of their measure that are not the same everywhere, written out."""
+    varied = varied_parameters(records, leaving_out)
+    found: dict[str, list[Record]] = {}
+    # Numbers in their own order, whatever the records'.
+    for record in sorted(records, key=lambda record: [_by_size(parameters_of(record).get(name)) for name in varied]):
+        told = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
+        found.setdefault(told, []).append(record)
+    return found
+
+
+def varied_parameters(records: Sequence[Record], *leaving_out: str) -> list[str]:
+    """Return the parameters of a measure that differ among its records."""
+    told = [parameters_of(record) for record in records]
+    names = dict.fromkeys(name for parameters in told for name in parameters if name not in leaving_out)
+    return [name for name in names if len({str(parameters.get(name)) for parameters in told}) > 1]
+
+
+def ordered(records: Sequence[Record], kind: str, label: Callable[[Record], str]) -> list[str]:
+    """Return labels in the order of the records, those of a sweep by their values."""
+    places: dict[str, tuple[int, float, int]] = {}
+    first: dict[str, int] = {}
+    for place, record in enumerate(records):
+        swept = record.sweep.get(kind)
+        start = first.setdefault(swept["label"] if swept else label(record), place)
+        places.setdefault(label(record), (start, swept["value"] if swept else 0.0, place))
+    return sorted(places, key=lambda name: places[name])
+
+
+def attack_kind(record: Record) -> str:
+    """Return the kind of a record's attack, or nothing where it has none."""
+    return next((kind for kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK) if kind in record.configuration), "")
+
+
+def attack_of(record: Record) -> str:
+    """Return the label of a record's attack, or nothing."""
+    return record.labels.get(attack_kind(record), "")
+
+
+def _name(record: Record, kind: str) -> str:
+    return str(record.configuration[kind]["name"]) if kind else ""
+
+
+def choices(measure: str, parameter: str) -> tuple[str, ...]:
+    """Return the values that a measure's parameter may have, in the order of its declaration."""
+    entry = entry_of(Kind.MEASURE, measure)
+    known = [each for each in (entry.parameters if entry else ()) if each.name == parameter]
+    return tuple(get_args(plain_type(known[0].annotation))) if known else ()
+
+
+def _by_size(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not number, float(value) if number else 0.0, str(value)
+
+
+# The strongest of several
+
+
+def candidates(group: Group, defense: str, attacks: Sequence[str], observations: Sequence[str]) -> dict[str, Runs]:
+    """Return all of these attacks by these observations on a defense, under the name that tells each from others."""
+    found = {}
+    for observation, attack in itertools.product(observations, attacks):
+        labels = [label for label in group.rows[defense] if (label, attack, observation) in group.places]
+        for label in labels:
+            strategy = label.removeprefix(f"{defense}, ") if len(labels) > 1 else ""
+            parts = (strategy, attack if len(attacks) > 1 else "", observation if len(observations) > 1 else "")
+            found[", ".join(filter(None, parts))] = group.runs(label, attack, observation)
+    return found
+
+
+def strongest(metric: Metric, found: Mapping[str, Runs], seeds: set[int]) -> tuple[str, str]:
+    """Return the name of whichever is worst for the defense by the mean over seeds, and why that is not known if so.
+
+    By the mean and not seed by seed: of several attacks that find nothing, the luckiest of each seed would look as if
+    it found something.
+    """
+    troubles = [told for runs in found.values() if (told := runs.trouble(seeds))]
+    if troubles:
+        return "", troubles[0] if len(found) == 1 else f"{len(troubles)} of {len(found)} incomplete"
+    means = {name: fmean(values.values()) for name, runs in found.items() if (values := runs.values(metric.name))}
+    if not means:
+        return "", NOTHING
+    return (min if metric.higher_is_better else max)(means, key=lambda name: means[name]), ""
+
+
+def strongest_cell(metric: Metric, column: Column, found: Mapping[str, Runs], seeds: set[int]) -> Cell:
+    """Return the figure of whichever is worst for the defense, with its name where there are several."""
+    best, trouble = strongest(metric, found, seeds)
+    if trouble:
+        text = "" if trouble == NOTHING else trouble
+        return Cell(text=text).behind(record for runs in found.values() for record in runs.records.values())
+    return found[best].cell(metric, column, seeds, best)

@@ -1,0 +1,113 @@
+"""Sweeps: records that differ in one number that a suite gave a list of values for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fflbench.measures.measure import Measure
+from fflbench.metrics import Metric
+from fflbench.records.record import Record
+from fflbench.registry import Kind
+from fflbench.report.groups import Group, Runs, attack_kind, attack_of, parameters_of, varied_parameters
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Results by the values of one parameter."""
+
+    measure: type[Measure]
+    title: str
+    parameter: str
+    key: str
+    """Heading of its rows."""
+    values: tuple[float, ...]
+    rows: dict[str, str]
+    """Labels of rows, with the defense of each."""
+    runs: dict[tuple[str, float], Runs]
+    """By row and value."""
+
+    @cached_property
+    def shown(self) -> dict[str, dict[str, str]]:
+        """By the name of each metric that tables show: the rows that have it, since attacks may differ in that."""
+        found: dict[str, dict[str, str]] = {}
+        for label, defense in self.rows.items():
+            records = [
+                record for place, runs in self.runs.items() if place[0] == label for record in runs.records.values()
+            ]
+            for metric in self.measure.shown(records):
+                found.setdefault(metric.name, {})[label] = defense
+        return found
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """Metrics that tables of its records show, and that it has figures of."""
+        shown = [metric for metric in self.measure.metrics if metric.name in self.shown]
+        return [metric for metric in shown if any(runs.values(metric.name) for runs in self.runs.values())]
+
+    def records(self, label: str) -> list[Record]:
+        """Return the finished records of a row."""
+        of_row = [runs for (row, _), runs in self.runs.items() if row == label]
+        return [record for runs in of_row for record in runs.records.values() if record.status == "done"]
+
+    @property
+    def seeds(self) -> set[int]:
+        """All seeds."""
+        return {seed for runs in self.runs.values() for seed in runs.records}
+
+
+def sweeps(groups: Sequence[Group]) -> list[Sweep]:
+    """Return all sweeps of at least two values."""
+    found: dict[tuple[str, ...], list[tuple[Group, Record]]] = {}
+    for group in groups:
+        for record in group.records:
+            for kind in record.sweep:
+                found.setdefault(_fixed(group, record, kind), []).append((group, record))
+    made = [_sweep(key[0], members) for key, members in found.items()]
+    return [sweep for sweep in made if len(sweep.values) > 1]
+
+
+def _fixed(group: Group, record: Record, kind: str) -> tuple[str, ...]:
+    """Return all that the records of one sweep have in common."""
+    swept = record.sweep[kind]
+    labels = [
+        swept["label"] if kind == each else label
+        for each, label in record.labels.items()
+        # Rows are defenses, or the attacks on one where its own parameter is varied.
+        if each not in (Kind.MEASURE, *((attack_kind(record),) if kind == Kind.DEFENSE else (Kind.DEFENSE,)))
+    ]
+    observation = "" if kind == Kind.DEFENSE else group.observation(record)
+    return kind, record.measure, swept["parameter"], observation, *labels
+
+
+def _sweep(kind: str, members: Sequence[tuple[Group, Record]]) -> Sweep:
+    records = [record for _, record in members]
+    group, first = members[0]
+    swept = first.sweep[kind]
+    varied = varied_parameters(records, group.measure.observed, swept["parameter"] if kind == Kind.MEASURE else "")
+    places: dict[tuple[str, float], list[Record]] = {}
+    rows: dict[str, str] = {}
+    for of_group, record in members:
+        label = record.labels["defense"]
+        if kind == Kind.DEFENSE:
+            label = ", ".join(filter(None, (attack_of(record), of_group.observation(record)))) or label
+        told = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
+        label = f"{label} ({told})" if told else label
+        rows.setdefault(label, record.labels["defense"])
+        places.setdefault((label, record.sweep[kind]["value"]), []).append(record)
+    return Sweep(
+        measure=group.measure,
+        title=", ".join(_title(group, first, kind)),
+        parameter=swept["parameter"],
+        key="attack" if kind == Kind.DEFENSE else "defense",
+        values=tuple(sorted({value for _, value in places})),
+        rows=rows,
+        runs={place: Runs.of(of_place) for place, of_place in places.items()},
+    )
+
+
+def _title(group: Group, record: Record, kind: str) -> list[str]:
+    labels = {each: record.sweep[kind]["label"] if each == kind else label for each, label in record.labels.items()}
+    if kind == Kind.DEFENSE:
+        return [labels["task"], record.measure, labels["defense"]]
+    parts = [labels["task"], record.measure, labels.get(attack_kind(record), ""), group.observation(record)]
+    return [part for part in parts if part]

@@ -1,0 +1,226 @@
+"""The table model of runs and leaderboards: columns, cells with intervals, rows with flags."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fflbench.metrics import LARGEST, Metric
+from fflbench.records.record import Record
+from fflbench.statistics import BySeed, Estimate, leaders, shown
+
+Mark = Literal["", "best", "tied"]
+OVERALL = "All together"
+"""Heading of the tables that join all measures."""
+SECTIONS = (OVERALL, "Robustness", "Privacy", "Cost")
+"""Headings in their order; those of other measures follow."""
+ROUNDING = 1e-9
+"""Share of a figure that rounding may take from one end of its interval."""
+
+
+def steady(value: float) -> float:
+    """Return a number without the last digits, in which libraries may differ."""
+    return float(f"{value:.12g}")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Column(_Model):
+    """One column: how its figures are to be read."""
+
+    name: str
+    title: str
+    meaning: str
+    """One sentence for readers who do not know it."""
+    digits: int = 2
+    factor: float = 1.0
+    """Factor by which figures are multiplied to be shown."""
+    powers_from: float = 1e12
+    higher_is_better: bool | None = None
+    low: float | None = None
+    high: float | None = None
+    """Within which intervals stay."""
+    seeded: bool = True
+    """Whether figures depend on the seed."""
+    ranked: bool = True
+    """Whether defenses can be ranked by this column alone."""
+    section: str = ""
+    """Of the measure that contributed it to a joined table."""
+
+    @classmethod
+    def of(cls, metric: Metric, **changes: Any) -> "Column":
+        """Return the column of a metric, with its unit in the title."""
+        unit = f" {metric.unit}" if metric.unit == "%" else f", {metric.unit}" if metric.unit else ""
+        told: dict[str, Any] = {
+            "name": metric.name,
+            "title": metric.title,
+            "meaning": metric.meaning,
+            "digits": metric.digits,
+            "factor": metric.factor,
+            "powers_from": metric.powers_from,
+            "higher_is_better": metric.higher_is_better,
+            "seeded": metric.seeded,
+            "low": metric.low if metric.low > -LARGEST else None,
+            "high": metric.high if metric.high < LARGEST else None,
+        } | changes
+        return cls(**(told | {"title": f"{told['title']}{unit}"}))
+
+    def number(self, value: float) -> str:
+        """Return a figure as a reader sees it."""
+        return shown(value * self.factor, self.digits, self.powers_from)
+
+
+class Cell(_Model):
+    """One place in a table: a figure with its interval, or a text, or why there is none."""
+
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """Ends of the 95% interval."""
+    seeds: int = 0
+    text: str = ""
+    mark: Mark = ""
+    note: str = ""
+    records: tuple[str, ...] = ()
+    """The ids of the records behind it."""
+
+    @classmethod
+    def of(cls, found: Estimate, column: Column, note: str = "") -> "Cell":
+        """Return a mean over seeds; a single seed says so."""
+        notes = [note] * bool(note) + ["1 seed"] * (found.seeds == 1 and column.seeded)
+        ends: dict[str, Any] = {}
+        if found.half_width is not None:
+            low, high = found.mean - found.half_width, found.mean + found.half_width
+            ends["low"] = steady(low if column.low is None else max(low, min(column.low, found.mean)))
+            ends["high"] = steady(high if column.high is None else min(high, max(column.high, found.mean)))
+        return cls(mean=steady(found.mean), seeds=found.seeds, note=", ".join(notes), **ends)
+
+    def behind(self, records: Iterable[Record]) -> "Cell":
+        """Return the same with the ids of the records it was made from."""
+        return self.model_copy(update={"records": tuple(sorted({record.id for record in records}))})
+
+    def interval(self, column: Column) -> str:
+        """Return the interval as a reader sees it: a half-width, or both ends where a bound cuts one off."""
+        if self.mean is None or self.low is None or self.high is None:
+            return ""
+        below, above = self.mean - self.low, self.high - self.mean
+        if abs(below - above) <= ROUNDING * (abs(self.mean) + above):
+            return f"± {column.number(above)}"
+        return f"{column.number(self.low)} to {column.number(self.high)}"
+
+    def shown(self, column: Column) -> str:
+        """Return the whole place as a reader sees it, without its mark."""
+        if self.mean is None:
+            return f"{self.text} ({self.note})" if self.note and self.text else self.text or self.note
+        interval = self.interval(column)
+        text = column.number(self.mean)
+        if interval.startswith("±"):
+            text, interval = f"{text} {interval}", ""
+        inside = ", ".join(filter(None, (interval, self.note)))
+        return f"{text} ({inside})" if inside else text
+
+
+class Row(_Model):
+    """One line, with what a reader must be warned of."""
+
+    keys: tuple[str, ...]
+    """Texts that name it, one for each of the table's key columns."""
+    defense: str
+    """Label of its defense, however the row is named."""
+    cells: tuple[Cell, ...]
+    flags: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in one text."""
+        return ", ".join(self.keys)
+
+
+@dataclass(frozen=True)
+class FilledColumn:
+    """A column with its cells, by the keys of their rows: a text, or a tuple of several."""
+
+    column: Column
+    cells: Mapping[Any, Cell]
+
+    def with_marks(self, values: Mapping[Any, BySeed], seeds: set[int]) -> "FilledColumn":
+        """Return the same with the best marked, and whoever no test tells from it, by the figures of each seed."""
+        complete = {
+            key: each for key, each in values.items() if set(each) == seeds and self.cells[key].mean is not None
+        }
+        # One seed tests nothing.
+        if self.column.higher_is_better is None or len(seeds) < 2:
+            return self
+        marks = leaders(complete, highest=self.column.higher_is_better)
+        marked = {key: self.cells[key].model_copy(update={"mark": mark}) for key, mark in marks.items()}
+        return FilledColumn(self.column, {**self.cells, **marked})
+
+
+class Table(_Model):
+    """One table."""
+
+    name: str = Field(pattern=r"^[\w][\w.-]*$", max_length=120)
+    """Of its files."""
+    title: str
+    section: str
+    keys: tuple[str, ...] = ("defense",)
+    """Headings of the columns that name rows."""
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        filled: Sequence[FilledColumn],
+        rows: Iterable[Any] | None = None,
+        flags: Callable[[Any], Iterable[str]] = lambda key: (),
+        defense: Callable[[Any], str] = lambda key: key if isinstance(key, str) else key[-1],
+        **told: Any,
+    ) -> "Table":
+        """Return a table of these columns; rows in this order, or in that of their cells."""
+        order = dict.fromkeys(key for each in filled for key in each.cells) if rows is None else rows
+        return cls(
+            columns=tuple(each.column for each in filled),
+            rows=tuple(
+                Row(
+                    keys=(key,) if isinstance(key, str) else key,
+                    defense=defense(key),
+                    cells=tuple(each.cells.get(key, Cell()) for each in filled),
+                    flags=tuple(dict.fromkeys(flags(key))),
+                )
+                for key in order
+            ),
+            **told,
+        )
+
+    @property
+    def flags(self) -> list[str]:
+        """All flags of its rows, each once; a row refers to them by their places."""
+        return list(dict.fromkeys(flag for row in self.rows for flag in row.flags))
+
+    @property
+    def footnotes(self) -> list[str]:
+        """Return flags with their places, and then notes."""
+        return [*(f"⚑{place} {flag}" for place, flag in enumerate(self.flags, start=1)), *self.notes]
+
+
+class Board(_Model):
+    """All tables of a run or a leaderboard."""
+
+    schema_version: Literal[2] = 2
+    suite: str
+    title: str
+    description: str
+    tables: tuple[Table, ...]
+    flags: tuple[str, ...]
+    """Warnings that concern more than one row."""
+
+    @property
+    def sections(self) -> list[str]:
+        """Headings of its tables, in their order."""
+        there = dict.fromkeys(table.section for table in self.tables)
+        return [name for name in SECTIONS if name in there] + [name for name in there if name not in SECTIONS]

@@ -1,0 +1,177 @@
+"""`fflbench run` and `fflbench status`: run a suite, make its tables, and say where runs stand."""
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from fflbench.errors import RecordError
+from fflbench.execution import run as running
+from fflbench.execution import standing
+from fflbench.execution.display import write_json, write_line
+from fflbench.execution.estimates import memory_of
+from fflbench.execution.run import Options, Plan
+from fflbench.execution.standing import Standing
+from fflbench.progress import quiet
+from fflbench.records.store import Store, load, write_whole
+from fflbench.report import run_report
+from fflbench.report.board import board
+from fflbench.report.table import Board
+from fflbench.terminal import console
+from fflbench.units import duration, readable_bytes
+
+
+def run(
+    suite: str,
+    options: Options,
+    *,
+    out: Path,
+    seeds: Sequence[int] | None,
+    settings: Sequence[str],
+    dry_run: bool,
+    force: bool,
+) -> None:
+    """Plan, run, show the tables, and say how it went by the exit code."""
+    voice = Voice(options.log_json)
+    if options.log_json:
+        warnings.showwarning = lambda message, *_, **__: voice.say("note", str(message))
+    with quiet() if options.log_json else nullcontext():
+        start = time.monotonic()
+        planned = running.prepare(
+            suite,
+            out=out,
+            seeds=seeds,
+            settings=settings,
+            plugins=options.plugins,
+            force=force,
+            device=options.device_here,
+        )
+        cells, todo = len(planned.cells), len(planned.open)
+        told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"
+        voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
+        if planned.changes:
+            voice.say("changed", planned.changes, cells=len(planned.outdated))
+        if dry_run:
+            _show_plan(planned, options.workers, voice)
+            return
+        finished = 0
+
+        def hear(_: object) -> None:
+            nonlocal finished
+            finished += 1
+
+        try:
+            with planned.store.writing():
+                records = running.carry_out(planned, options, hear)
+                found = board(planned.suite, records)
+                if not planned.one_record:
+                    made = run_report.files(found, records, planned.store.arrays)
+                    for name, content in made.items():
+                        write_whole(planned.store.folder / name, content)
+            _show(found, planned.store.folder, voice)
+        except KeyboardInterrupt:
+            how = "the same command without --force" if force else "the same command"
+            told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
+            voice.say("stopped", told, finished=finished)
+            raise typer.Exit(130) from None
+        seconds, folder = time.monotonic() - start, planned.store.folder
+        where = "its record is" if planned.one_record else "records and tables are"
+        told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
+        failed = [record for record in records if record.status == "failed"]
+        voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
+        for record in failed:
+            command = record.facts["run_alone"]
+            told = f"failed: {record}: {record.reason}\n  alone: {command}"
+            voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
+        if failed:
+            raise typer.Exit(1)
+
+
+@dataclass
+class Voice:
+    """Says things in words, or to machines."""
+
+    as_json: bool
+
+    def say(self, event: str, text: str, **facts: object) -> None:
+        """One line on standard error."""
+        if self.as_json:
+            write_json(event, text=text, **facts)
+        else:
+            write_line(text)
+
+
+def _show(found: Board, folder: Path, voice: Voice) -> None:
+    """The tables, to whoever is there to read them."""
+    try:
+        run_report.show(found, console(width=None if sys.stdout.isatty() else 160))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        voice.say("note", f"the tables cannot be shown: {error.strerror}; they are in {folder}")
+
+
+def _show_plan(planned: Plan, workers: int | None, voice: Voice) -> None:
+    for cell in planned.cells:
+        typer.echo(f"{cell.id}  {cell}  {'done' if cell.id in planned.done else 'to run'}")
+    if planned.open:
+        seconds = running.estimate(planned, workers)
+        needs = max(memory_of(planned.open))
+        told = f"the cells to run take about {duration(seconds)} here, by a short calibration, and "
+        voice.say("estimate", f"{told}up to {readable_bytes(needs)} of memory each", seconds=seconds, bytes=needs)
+
+
+def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.echo) -> None:
+    """Say where the runs in a folder stand."""
+    if not folder.is_dir():
+        raise RecordError(f"there is no folder {folder}")
+    places = sorted({file.parent for file in folder.rglob(standing.FILE)})
+    # In this order: a run that ends in between has then said so.
+    found = [(place, Store(place).in_use, standing.read(place)) for place in places]
+    if not any(now for _, _, now in found):
+        count = len(load(folder))
+        what = f"{_count(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
+        raise RecordError(f"{folder} holds {what}")
+    for place, in_use, now in found:
+        if now is None:
+            # Gone meanwhile, or a link to nowhere.
+            continue
+        if now.state in ("starting", "running", "stopping") and not in_use:
+            now = now.model_copy(update={"state": "lost", "running": [], "left": None})
+        say(json.dumps(now.model_dump()) if as_json else _told(place, now))
+
+
+def _told(folder: Path, now: Standing) -> str:
+    """Where a run stands, for people."""
+    ended = now.before + now.done
+    so_far = f"{duration(now.seconds)} so far, process {now.process} on {now.host}"
+    states = {
+        "starting": f"starting, process {now.process} on {now.host}",
+        "running": f"running, {so_far}",
+        "stopping": f"stopping, {so_far}",
+        "stopped": f"stopped; to go on: {now.command}",
+        "finished": f"finished in {duration(now.seconds)}",
+        "lost": f"ended without a word; what is finished is kept; to go on: {now.command}",
+    }
+    lines = [f"{folder}: {states[now.state]}"]
+    counts = f"{ended} of {now.cells} done ({now.before} before this run), {len(now.running)} running"
+    lines.append(f"  cells    {counts}, {len(now.failed)} failed, {now.waiting} waiting")
+    if now.state in ("running", "stopping"):
+        left = f", about {duration(now.left)} left" if now.left else ""
+        lines.append(f"  pace     {now.per_minute:.1f} cells a minute{left}")
+    for each in now.running:
+        accuracy = "" if each.accuracy is None else f", accuracy {each.accuracy:.1%}"
+        lines.append(f"  running  {each.name}: round {each.round} of {each.rounds}{accuracy}, {each.where}")
+    for failure in now.failed:
+        lines.append(f"  failed   {failure.name}: {failure.reason}\n           alone: {failure.command}")
+    return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

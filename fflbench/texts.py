@@ -1,0 +1,50 @@
+"""Texts that anyone may have written, as files and their names may hold them."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+FORMULA = ("=", "+", "-", "@")
+"""Characters that begin a formula in spreadsheets."""
+
+
+LONGEST = 100
+"""Bytes of a file's name, without what is put before and behind it."""
+
+
+def slug(text: str) -> str:
+    """Return a text as the name of a file, whatever it holds, cut by bytes as file systems count."""
+    name = re.sub(r"[^\w.]+", "-", text).strip("-.").lower()
+    return name.encode()[:LONGEST].decode(errors="ignore").strip("-.") or "unnamed"
+
+
+def printable(text: str) -> str:
+    """Return a text in one line, with a space for everything that cannot be printed."""
+    return " ".join(_spaced(text).split())
+
+
+def distinct(name: str, taken: Iterable[str]) -> str:
+    """Return a name that is not taken: itself, or with a number behind it."""
+    there, number, chosen = set(taken), 2, name
+    while chosen in there:
+        chosen, number = f"{name}-{number}", number + 1
+    return chosen
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Return the content of a CSV file, in which no text is a formula."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerows([_cell(value) if isinstance(value, str) else value for value in row] for row in rows)
+    return stream.getvalue()
+
+
+def _spaced(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _cell(text: str) -> str:
+    shown = _spaced(text)
+    return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown

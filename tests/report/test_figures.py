@@ -1,0 +1,235 @@
+"""Figures and the numbers beside them."""
+
+import csv
+import io
+from statistics import fmean
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from fflbench.report import figures as drawing
+from fflbench.report import picture as pictures
+from fflbench.report.board import board
+from fflbench.report.figures import figures
+from fflbench.report.image_grid import image_grid
+from fflbench.report.picture import Picture, distinct_names
+from fflbench.statistics import estimate
+from tests.report.synthetic import WHOLE, failed, membership, no_arrays, rebuilt, record, robust, timed
+
+
+def drawn(records, arrays=no_arrays):
+    return figures(records, board("own", records), arrays)
+
+
+def one(records, start, arrays=no_arrays):
+    found = drawn(records, arrays)
+    names = [each.name for each in found]
+    (picture,) = (each for each in found if each.name.startswith(start))
+    assert picture.name in names
+    return picture
+
+
+def numbers(picture):
+    return list(csv.DictReader(io.StringIO(picture.files["csv"].decode())))
+
+
+@pytest.fixture
+def laid_out(monkeypatch):
+    """Keeps the matplotlib figures that pictures are made of."""
+    kept = {}
+    made = Picture.of
+
+    def keep(name, section, caption, figure, numbers=()):
+        kept[name] = figure
+        return made(name, section, caption, figure, numbers)
+
+    monkeypatch.setattr(drawing.Picture, "of", keep)
+    return kept
+
+
+# Curves
+
+
+def test_a_curve_is_the_mean_over_seeds_and_every_line_of_the_numbers_is_drawn(laid_out):
+    picture = one(WHOLE, "accuracy-")
+    expected = {}
+    for each in WHOLE:
+        for item in each.history:
+            place = each.labels["attack"], each.labels["defense"], item["round"]
+            expected.setdefault(place, []).append(item["accuracy"])
+    found = {(line["attack"], line["line"], int(line["round"])): line for line in numbers(picture)}
+    assert set(found) == set(expected)
+    for place, values in expected.items():
+        assert float(found[place]["mean"]) == pytest.approx(fmean(values))
+        assert float(found[place]["half_width_95"]) == pytest.approx(estimate(values).half_width, abs=1e-9)
+        assert found[place]["seeds"] == "3"
+    (figure,) = (figure for name, figure in laid_out.items() if name.startswith("accuracy-"))
+    assert [axis.get_title() for axis in figure.axes if axis.get_visible()] == [
+        # The attacks by the harm they do to fedavg.
+        *("no attack", "noise-control", "gaussian-noise", "label-flipping")
+    ]
+    shown = [tuple(line.get_ydata()) for axis in figure.axes for line in axis.lines]
+    by_line = {}
+    for (attack, line, _), values in expected.items():
+        by_line.setdefault((attack, line), []).append(100 * fmean(values))
+    np.testing.assert_allclose(np.sort(shown, axis=0), np.sort(list(by_line.values()), axis=0))
+
+
+def test_a_band_of_percentages_stays_within_0_and_100(laid_out):
+    one([robust(seed=seed, accuracy=value) for seed, value in enumerate((0.0, 1.0))], "accuracy-")
+    figure = laid_out["accuracy-digits-mlp, robustness"]
+    band = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (0, 100)
+
+
+def test_failed_and_unfinished_histories_break_no_curve():
+    records = [failed(robust()), robust(seed=1), robust(seed=2, history=[{"round": 1, "accuracy": 0.4}])]
+    lines = numbers(one(records, "accuracy-"))
+    # Round 2 is reached by one of two seeds alone.
+    assert [(line["round"], float(line["mean"])) for line in lines] == [("1", pytest.approx((0.3 + 0.4) / 2))]
+    assert not any(each.name.startswith("accuracy-") for each in drawn([failed(robust())]))
+
+
+def test_trust_of_honest_participants_and_attackers_are_two_lines():
+    history = [{"round": n, "accuracy": 0.5, "honest_trust": 0.2 * n, "attacker_trust": 0.1 * n} for n in (1, 2)]
+    lines = numbers(one([robust(defense="ffl", history=history)], "trust-"))
+    assert {(line["line"], float(line["round"]), float(line["mean"])) for line in lines} == {
+        *(("ffl, honest", 1, 0.2), ("ffl, honest", 2, 0.4), ("ffl, attackers", 1, 0.1), ("ffl, attackers", 2, 0.2))
+    }
+
+
+def test_a_roc_curve_is_that_of_the_strongest_observation(laid_out):
+    records = [
+        membership(defense="ffl", seed=seed, target=target, auc=area, history=[{"fpr": 0.5, "tpr": rate + 0.1 * seed}])
+        for seed in (0, 1)
+        for target, area, rate in (("own", 0.5, 0.5), ("pair-sum", 0.9, 0.8))
+    ]
+    (line,) = numbers(one(records, "roc-"))
+    assert (float(line["fpr"]), float(line["mean"])) == (0.5, pytest.approx(0.85))
+    (figure,) = (figure for name, figure in laid_out.items() if name.startswith("roc-"))
+    assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+    assert "chance" in [text.get_text() for text in figure.legends[0].texts]
+
+
+def test_of_many_attacks_those_that_harm_fedavg_most_are_drawn_and_all_have_numbers(laid_out):
+    records = [robust(f"attack {n}", accuracy=n / 20) for n in range(12)]
+    picture = one(records, "accuracy-")
+    (figure,) = (figure for name, figure in laid_out.items() if name.startswith("accuracy-"))
+    assert [axis.get_title() for axis in figure.axes if axis.get_visible()] == [f"attack {n}" for n in range(9)]
+    assert {line["attack"] for line in numbers(picture)} == {f"attack {n}" for n in range(12)}
+
+
+# Tables as pictures
+
+
+def test_shares_by_attack_are_a_heatmap_with_its_numbers(laid_out):
+    picture = one(WHOLE, "heatmap-")
+    found = {(line["row"], line["column"]): float(line["mean"]) for line in numbers(picture)}
+    assert found["median", "gaussian-noise"] == pytest.approx(0.86)
+    assert found["fedavg", "worst"] == pytest.approx(0.31)
+    (figure,) = (figure for name, figure in laid_out.items() if name.startswith("heatmap-"))
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == [f"{100 * value:.1f}" for value in found.values()]
+
+
+def test_every_headline_metric_is_drawn_as_a_heatmap_or_as_dots():
+    found = numbers(one(WHOLE, "dots-digits-mlp-robustness"))
+    # Attack success has one column alone; accuracy has a heatmap.
+    assert {(line["metric"], line["column"]) for line in found} == {("attack_success_rate", "label-flipping")}
+    inferred = [membership(seed=s, target=t, auc=0.6, rate=0.02) for s in (0, 1) for t in ("own", "pair-sum")]
+    lines = numbers(one(inferred, "dots-"))
+    assert {line["metric"] for line in lines} == {"auc", "tpr_at_fpr_0.01"}
+    assert {float(line["mean"]) for line in lines} == {0.6, 0.02}
+
+
+def test_times_that_span_powers_of_ten_have_a_logarithmic_axis(laid_out):
+    one([timed(seconds=0.001), timed("median", seconds=1.0)], "dots-")
+    assert laid_out["dots-digits-mlp, runtime"].axes[0].get_xscale() == "log"
+    one([timed(seconds=0.9), timed("median", seconds=1.0)], "dots-")
+    assert laid_out["dots-digits-mlp, runtime"].axes[0].get_xscale() == "linear"
+
+
+def test_robustness_is_drawn_against_privacy_with_every_defense_that_has_both(laid_out):
+    records = [*WHOLE, *(membership(defense=name, seed=s) for name in ("fedavg", "ffl") for s in range(3)), timed()]
+    lines = numbers(one(records, "scatter-"))
+    assert [line["defense"] for line in lines] == ["median", "fedavg", "ffl"]
+    assert [line["defense"] for line in lines if line["worst_accuracy"] and line["membership-auc"]] == ["fedavg"]
+    (figure,) = (figure for name, figure in laid_out.items() if name.startswith("scatter-"))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["fedavg"]
+    assert not any(each.name.startswith("scatter-") for each in drawn(WHOLE))
+
+
+# Images
+
+
+def test_what_was_rebuilt_stands_below_the_originals():
+    records = [
+        rebuilt(name, seed, target) for name in ("fedavg", "ffl") for seed in (0, 1) for target in ("own", "unmixed")
+    ]
+    images = {"originals": np.zeros((1, 2, 1, 1, 4, 4)), "found": np.ones((1, 2, 1, 1, 4, 4))}
+    asked = []
+
+    def arrays(of):
+        asked.append(of)
+        return images
+
+    picture = one(records, "grid-", arrays)
+    assert picture.files["png"].startswith(b"\x89PNG")
+    assert {each.seed for each in asked} == {0}
+    assert picture.section == "Privacy"
+    assert not any(each.name.startswith("grid-") for each in drawn(records))
+    assert not any(each.name.startswith("grid-") for each in drawn([timed()], arrays))
+
+
+def test_images_of_one_and_three_channels_and_gaps_are_drawn():
+    grey, colour = np.full((2, 3, 3, 1), 0.5), np.full((2, 3, 3, 3), 0.5)
+    colour[1] = np.nan
+    assert image_grid("T", [("a", grey), ("b", colour)]).startswith(b"\x89PNG")
+
+
+# All pictures
+
+
+EVERY = [*WHOLE, *(membership(seed=s, target=t) for s in (0, 1) for t in ("own", "pair-sum")), timed(), rebuilt()]
+
+
+def test_the_same_records_give_the_same_bytes():
+    first, second = drawn(EVERY), drawn(EVERY)
+    assert first == second
+    assert {name for each in first for name in each.files} == {"svg", "png", "csv"}
+
+
+def test_no_two_pictures_have_one_name():
+    tasks = ("a b", "a-b", "../a")
+    found = drawn([robust(task=task) for task in tasks])
+    names = [each.name for each in found]
+    assert len(set(names)) == len(names) >= 3
+    assert not any("/" in name or name.startswith(".") for name in names)
+    same = [Picture("x", "Cost", "", {"png": b""})] * 3
+    assert [each.name for each in distinct_names(same)] == ["x", "x-2", "x-3"]
+
+
+def test_dollars_are_no_formula_and_no_letter_is_worth_a_warning():
+    name = "$\\bad{$ 漢 $x^2$"
+    for each in drawn([robust(defense=name, seed=seed, task=name) for seed in (0, 1)]):
+        assert b"<svg" in each.files["svg"]
+        assert b"$\\bad{$" in each.files["svg"]
+
+
+def test_lines_are_told_apart_by_more_than_their_colour():
+    looks = [pictures.style(place) for place in range(24)]
+    assert len({(look["marker"], look["linestyle"]) for look in looks}) == 24
+
+
+def test_a_measure_whose_plugin_is_not_here_has_its_first_figure_drawn():
+    lines = numbers(one([record("theirs", {"warmth": 20.0 + s}, seed=s) for s in (0, 1)], "dots-"))
+    assert [(line["metric"], float(line["mean"])) for line in lines] == [("warmth", 20.5)]
+
+
+def test_a_picture_without_numbers_has_no_csv():
+    figure = Figure()
+    figure.subplots()
+    made = Picture.of("A picture", "Cost", "c", figure)
+    assert list(made.files) == ["svg", "png"]
+    assert (made.name, made.shown) == ("a-picture", "a-picture.svg")

@@ -1,0 +1,163 @@
+"""The structure of the code: imports go downwards only, and every cell has a measure."""
+
+import ast
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {"fflbench": ROOT / "fflbench", "fflbench.attacks": ROOT / "attacks", "fflbench.defenses": ROOT / "defenses"}
+
+LAYERS = (
+    ("errors", "types", "tolerance", "texts", "statistics", "metrics", "source_digest"),
+    ("randomness", "conversion", "terminal", "reading", "units", "parameters"),
+    ("progress",),
+    ("registry", "networks"),
+    ("kernels",),
+    ("data",),
+    ("tasks",),
+    ("crypto",),
+    ("federation",),
+    ("records",),
+    ("report.table",),
+    ("report.picture",),
+    ("measures.measure",),
+    ("measures",),
+    ("report",),
+    ("privacy",),
+    ("measures.*", "attacks", "defenses"),
+    ("suites",),
+    ("execution",),
+    ("aggregation", "listing", "run_and_report"),
+    ("cli",),
+    ("__main__",),
+)
+"""From the bottom; what stands in one layer does not import each other. `measures.*` are the measures themselves."""
+
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+
+
+def modules():
+    """All modules by their dotted names, without the package's public surface."""
+    found = {}
+    for package, folder in FOLDERS.items():
+        for file in folder.rglob("*.py"):
+            inside = [*package.split("."), *file.relative_to(folder).with_suffix("").parts]
+            found[".".join(inside).removesuffix(".__init__")] = file
+    del found["fflbench"]
+    return found
+
+
+MODULES = modules()
+
+
+def part_of(module):
+    """The part of the code that a module belongs to."""
+    inside = module.removeprefix("fflbench.")
+    first = inside.partition(".")[0]
+    if inside in LEVEL or first != "measures":
+        return inside if inside in LEVEL else first
+    return "measures.*"
+
+
+def imported(module, tree):
+    """Every module of ours that a file imports, in functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            # One dot is the module's own package.
+            parents = module.split(".")[: -node.level] if node.level else []
+            origin = ".".join([*parents, *filter(None, [node.module])])
+            inner = [f"{origin}.{alias.name}" for alias in node.names]
+            names = [name if name in MODULES else origin for name in inner]
+        else:
+            continue
+        yield from ((name, node.lineno) for name in names if name in MODULES)
+
+
+def upward(module, source):
+    """Imports of a module that do not go downwards."""
+    part = part_of(module)
+    for name, line in imported(module, ast.parse(source)):
+        other = part_of(name)
+        if other != part and LEVEL[other] >= LEVEL[part]:
+            yield f"{module}:{line} imports {name}"
+
+
+def test_every_module_has_a_layer():
+    assert {part_of(module) for module in MODULES} == set(LEVEL)
+
+
+def test_imports_go_downwards_only():
+    found = chain.from_iterable(upward(module, file.read_text("utf-8")) for module, file in MODULES.items())
+    assert list(found) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fflbench.registry", "def create():\n    from fflbench.federation.defense import Rule"),
+        ("fflbench.records.manifest", "import fflbench.suites.plan"),
+        ("fflbench.report.board", "from fflbench.measures import robustness"),
+        ("fflbench.execution.run", "from fflbench import run_and_report"),
+        ("fflbench.attacks.poisoning.none", "from fflbench.defenses import ffl"),
+        ("fflbench.measures.measure", "from fflbench.measures import Measure"),
+    ],
+)
+def test_an_import_upwards_is_found(module, source):
+    assert len(list(upward(module, source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fflbench.report.board", "from fflbench.measures.measure import Measure"),
+        ("fflbench.measures.robustness", "from fflbench.measures.one_round import begun"),
+        ("fflbench.records.manifest", "from fflbench import __version__, registry"),
+    ],
+)
+def test_an_import_downwards_is_let_through(module, source):
+    assert list(upward(module, source)) == []
+
+
+NO_MEASURE = re.compile(
+    r"""["']measure["']\s+(not\s+)?in\s+\w*(\.?configuration|\.?labels|chosen|kinds|parts)\b"""
+    r"""|Kind\.MEASURE\s+(not\s+)?in\b(?!\s+record\.sweep)"""
+    r"""|\b(if|and|or|not)\s+(not\s+)?(\w+\.)*measure\s*(:=|:|\)|\]|\s(else|and|or|is)\b|$)"""
+    r"""|\((\w+\.)*measure\s+(and|or)\b"""
+    r"""|(?<!registry)\.get\(\s*(["']measure["']|Kind\.MEASURE)""",
+    re.MULTILINE,
+)
+"""Branches on whether a cell, record or suite has a measure."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'kinds = ["measure" if "measure" in record.configuration else "attack"]',
+        "if cell.measure:",
+        "if measure := cell.measure:",
+        'record.configuration.get("measure", {})',
+        "return not self.measure or self.measure.needs_data",
+        "threads = cell.measure.threads if cell.measure else 1",
+        "cells = [cell for cell in cells if not cell.measure]",
+        "return bool(cell.measure and cell.measure.alone)",
+        "self.create(kind) if Kind.MEASURE in self.configuration else None",
+        "for cell in _measured(part) if part.measure else _attacked(part):",
+    ],
+)
+def test_a_branch_on_having_a_measure_is_found(line):
+    assert NO_MEASURE.search(line)
+
+
+def test_no_code_branches_on_whether_a_cell_has_a_measure():
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in sorted(MODULES.values())
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1)
+        if NO_MEASURE.search(line)
+    ]
+    assert found == []
