@@ -268,11 +268,12 @@ def _reckon(cells: list[Cell], options: Options) -> tuple[dict[str, float], list
             return otherwise
 
     here, unseen = options.executor == "local", options.log_json
-    if here:
+    if here and any(cell.data_set for cell in cells):
         # However long that takes: it may have to be downloaded.
         ask(_prepare, unseen, otherwise=None, timeout=math.inf)
-    needs = ask(memory_of, otherwise=[PROCESS_BYTES] * len(cells))
-    seconds = ask(_calibrate, here, unseen, otherwise=[1.0] * len(cells))
+    found = ask(_estimate, here, unseen, otherwise=None)
+    # Where timing a defense ended the process, its memory can still be counted.
+    needs, seconds = found or (ask(memory_of, otherwise=[PROCESS_BYTES] * len(cells)), [1.0] * len(cells))
     return dict(zip((cell.id for cell in cells), seconds, strict=True)), needs
 
 
@@ -285,14 +286,14 @@ def _prepare(cells: list[Cell], unseen: bool) -> None:
                     task.data()
 
 
-def _calibrate(cells: list[Cell], here: bool, unseen: bool) -> list[float]:
-    """What each cell takes in seconds; too many participants for the data are told at once."""
+def _estimate(cells: list[Cell], here: bool, unseen: bool) -> tuple[list[int], list[float]]:
+    """Bytes and seconds of each cell; too many participants for the data are refused at once."""
     with quiet() if unseen else nullcontext():
         for task in _looked_at(cells) if here else ():
             with _told_in_its_cells():
                 task.divide(task.data().train.y, seed=0)
         # Where all are alike there is nothing to put in order.
-        return [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
+        return memory_of(cells), [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def figures(records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> It
                 title = f"{group.head} by {attack}"
                 content = image_grid(title, _rows(group, alike))
                 caption = f"What was rebuilt, of the first seed: {title}"
-                yield Picture(slug(f"grid-{title}"), group.measure.section, caption, {"png": content})
+                yield Picture(slug(f"grid-{title}"), group.measure.section, caption, content)
 
 
 def _in_rows(group: Group, attack: str) -> Iterable[Record]:

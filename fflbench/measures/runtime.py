@@ -352,4 +352,4 @@ def _figures(records: Sequence[Record]) -> Iterable[Picture]:
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.grid(alpha=0.3, which="major")
         axis.legend(frameon=False, fontsize="small", loc="upper left")
-    yield Picture.of("scaling", SECTION, "How the server's time grows", figure, numbers)
+    yield Picture(slug("scaling"), SECTION, "How the server's time grows", figure, numbers)

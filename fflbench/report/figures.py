@@ -14,6 +14,7 @@ from fflbench.report.pivot import axis_names, column_cell, pivot_name
 from fflbench.report.sweeps import Sweep, sweeps
 from fflbench.report.table import OVERALL, Board, Cell, Column, Table
 from fflbench.statistics import Estimate, estimate
+from fflbench.texts import slug
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +78,7 @@ def _curves(group: Group, curve: Curve) -> Iterable[Picture]:
         for label, line in of_attack.items():
             numbers += [[attack, label, x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
     caption = f"{curve.title[:1].upper()}{curve.title[1:]}: {group.head}"
-    yield Picture.of(f"{curve.name}-{group.head}", group.measure.section, caption, figure, numbers)
+    yield Picture(slug(f"{curve.name}-{group.head}"), group.measure.section, caption, figure, numbers)
 
 
 def _lines(group: Group, curve: Curve, attack: str) -> dict[str, Line]:
@@ -222,7 +223,7 @@ def _heatmap(table: Table) -> Picture:
     numbers: list[list[Any]] = [["row", "column", "mean"]]
     for of_row in table.rows:
         numbers += [[of_row.label, column.name, cell.mean] for column, cell in zip(columns, of_row.cells, strict=True)]
-    return Picture.of(f"heatmap-{table.name}", table.section, table.title, figure, numbers)
+    return Picture(slug(f"heatmap-{table.name}"), table.section, table.title, figure, numbers)
 
 
 def _bounded(column: Column) -> bool:
@@ -268,7 +269,7 @@ def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
     figure.suptitle(group.head, fontsize="medium")
     if len(seen) > 1:
         figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
-    yield Picture.of(f"dots-{group.head}", group.measure.section, group.head, figure, numbers)
+    yield Picture(slug(f"dots-{group.head}"), group.measure.section, group.head, figure, numbers)
 
 
 def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int, *, upright: bool = True) -> Any:
@@ -331,7 +332,7 @@ def _scatter(table: Table) -> Iterable[Picture]:
         ["defense", kept.name, leaked.name, *([] if cost is None else [table.columns[cost].name])]
     ]
     numbers += [[label, *point[: len(numbers[0]) - 1]] for label, point in points.items()]
-    yield Picture.of(f"scatter-{table.name}", OVERALL, f"Robustness against privacy: {table.title}", figure, numbers)
+    yield Picture(slug(f"scatter-{table.name}"), OVERALL, f"Robustness against privacy: {table.title}", figure, numbers)
 
 
 def _places(first: Mapping[str, int]) -> tuple[int, int]:
@@ -369,4 +370,4 @@ def _sweep(sweep: Sweep) -> Iterable[Picture]:
     figure.suptitle(sweep.title, fontsize="medium")
     figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
     caption = f"{sweep.title}: by {sweep.parameter}"
-    yield Picture.of(f"sweep-{sweep.title}-{sweep.parameter}", sweep.measure.section, caption, figure, numbers)
+    yield Picture(slug(f"sweep-{sweep.title}-{sweep.parameter}"), sweep.measure.section, caption, figure, numbers)

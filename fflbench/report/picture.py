@@ -5,11 +5,12 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fflbench.report.table import steady
-from fflbench.texts import csv_text, distinct, slug
+from fflbench.texts import csv_text, distinct
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,29 +25,39 @@ Numbers = Sequence[Sequence[Any]]
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its numbers, and where it belongs."""
+    """A figure with its numbers, and where it belongs; files are made when they are asked for."""
 
     name: str
     section: str
     caption: str
-    files: dict[str, bytes] = field(repr=False)
-    """Content by ending: what is shown first, then the same in other formats, then its numbers."""
-
-    @classmethod
-    def of(cls, name: str, section: str, caption: str, figure: "Figure", numbers: Numbers = ()) -> "Picture":
-        """Return a figure as SVG and PNG, laid out once, with its numbers as CSV."""
-        png = saved(figure, "png")
-        figure.set_layout_engine("none")
-        files = {"svg": saved(figure, "svg"), "png": png}
-        if numbers:
-            rounded = [[steady(value) if isinstance(value, float) else value for value in row] for row in numbers]
-            files["csv"] = csv_text(rounded).encode()
-        return cls(slug(name), section, caption, files)
+    figure: "Figure | bytes" = field(repr=False)
+    """As matplotlib has it, or the content of a PNG file."""
+    numbers: Numbers = ()
 
     @property
     def shown(self) -> str:
         """Name of the file that stands on pages."""
-        return f"{self.name}.{next(iter(self.files))}"
+        return f"{self.name}.{'png' if isinstance(self.figure, bytes) else 'svg'}"
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """Content by ending: what is shown first, then the same in other formats, then its numbers."""
+        if isinstance(self.figure, bytes):
+            return {"png": self.figure}
+        with plain_text():
+            return self.smallest | {"png": saved(self.figure, "png")}
+
+    @cached_property
+    def smallest(self) -> dict[str, bytes]:
+        """Content of what is shown, and of its numbers."""
+        if isinstance(self.figure, bytes):
+            return {"png": self.figure}
+        with plain_text():
+            files = {"svg": saved(self.figure, "svg")}
+        # Laid out once, so that all formats look alike.
+        self.figure.set_layout_engine("none")
+        rounded = [[steady(value) if isinstance(value, float) else value for value in row] for row in self.numbers]
+        return files | ({"csv": csv_text(rounded).encode()} if self.numbers else {})
 
 
 def distinct_names(pictures: Sequence[Picture]) -> list[Picture]:
@@ -54,10 +65,7 @@ def distinct_names(pictures: Sequence[Picture]) -> list[Picture]:
     taken: list[str] = []
     for picture in pictures:
         taken.append(distinct(picture.name, taken))
-    return [
-        Picture(name, picture.section, picture.caption, picture.files)
-        for name, picture in zip(taken, pictures, strict=True)
-    ]
+    return [replace(picture, name=name) for name, picture in zip(taken, pictures, strict=True)]
 
 
 def style(place: int) -> dict[str, Any]:

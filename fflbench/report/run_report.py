@@ -25,5 +25,5 @@ def files(found: Board, records: Sequence[Record], arrays: Callable[[Record], Ar
     page += [to_markdown(table) for table in found.tables]
     made = {"tables.md": "\n".join(page).encode(), "tables.csv": to_csv(found.tables).encode()}
     for picture in figures(records, found, arrays):
-        made |= {f"{picture.name}.{ending}": content for ending, content in picture.files.items()}
+        made |= {f"{picture.name}.{ending}": content for ending, content in picture.smallest.items()}
     return made
