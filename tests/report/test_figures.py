@@ -77,7 +77,7 @@ def test_a_curve_is_the_mean_over_seeds_and_every_line_of_the_numbers_is_drawn(l
 
 def test_a_band_of_percentages_stays_within_0_and_100(laid_out):
     one([robust(seed=seed, accuracy=value) for seed, value in enumerate((0.0, 1.0))], "accuracy-")
-    figure = laid_out["accuracy-digits-mlp, robustness"]
+    figure = laid_out["accuracy-digits-mlp-robustness"]
     band = figure.axes[0].collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (0, 100)
 
@@ -144,9 +144,9 @@ def test_every_headline_metric_is_drawn_as_a_heatmap_or_as_dots():
 
 def test_times_that_span_powers_of_ten_have_a_logarithmic_axis(laid_out):
     one([timed(seconds=0.001), timed("median", seconds=1.0)], "dots-")
-    assert laid_out["dots-digits-mlp, runtime"].axes[0].get_xscale() == "log"
+    assert laid_out["dots-digits-mlp-runtime"].axes[0].get_xscale() == "log"
     one([timed(seconds=0.9), timed("median", seconds=1.0)], "dots-")
-    assert laid_out["dots-digits-mlp, runtime"].axes[0].get_xscale() == "linear"
+    assert laid_out["dots-digits-mlp-runtime"].axes[0].get_xscale() == "linear"
 
 
 def test_robustness_is_drawn_against_privacy_with_every_defense_that_has_both(laid_out):
