@@ -359,11 +359,16 @@ def entries(kind: Kind) -> list[Entry]:
     return [entry for (of, _), entry in sorted(_entries.items()) if of is kind]
 
 
+def find(kind: Kind, name: str) -> Entry | None:
+    """The entry of that name, if its plugin is loaded."""
+    load_installed()
+    return _entries.get((kind, name))
+
+
 def get(kind: Kind, name: str) -> Entry:
     """The entry of that name, or an error with the nearest one."""
-    load_installed()
-    if (kind, name) in _entries:
-        return _entries[kind, name]
+    if entry := find(kind, name):
+        return entry
     names = [entry.name for entry in entries(kind)]
     raise NotRegisteredError(
         f'{kind} "{name}" is not registered{did_you_mean(name, names)} '

@@ -24,6 +24,7 @@ from fflbench.report import run_report
 from fflbench.report.board import board
 from fflbench.report.table import Board
 from fflbench.terminal import console
+from fflbench.texts import counted
 from fflbench.units import duration, readable_bytes
 
 
@@ -53,7 +54,7 @@ def run(
             device=options.device_here,
         )
         cells, todo = len(planned.cells), len(planned.open)
-        told = f"{planned.suite}: {_count(cells, 'cell')}, {cells - todo} done already, {todo} to run"
+        told = f"{planned.suite}: {counted(cells, 'cell')}, {cells - todo} done already, {todo} to run"
         voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
         if planned.changes:
             voice.say("changed", planned.changes, cells=len(planned.outdated))
@@ -82,7 +83,7 @@ def run(
             raise typer.Exit(130) from None
         seconds, folder = time.monotonic() - start, planned.store.folder
         where = "its record is" if planned.one_record else "records and tables are"
-        told = f"{_count(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
+        told = f"{counted(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
         failed = [record for record in records if record.status == "failed"]
         voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
         for record in failed:
@@ -136,7 +137,7 @@ def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.ec
     found = [(place, Store(place).in_use, standing.read(place)) for place in places]
     if not any(now for _, _, now in found):
         count = len(load(folder))
-        what = f"{_count(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
+        what = f"{counted(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
         raise RecordError(f"{folder} holds {what}")
     for place, in_use, now in found:
         if now is None:
@@ -171,7 +172,3 @@ def _told(folder: Path, now: Standing) -> str:
     for failure in now.failed:
         lines.append(f"  failed   {failure.name}: {failure.reason}\n           alone: {failure.command}")
     return "\n".join(lines)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -33,6 +33,11 @@ def distinct(name: str, taken: Iterable[str]) -> str:
     return chosen
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things, with an s behind several."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
     """Return the content of a CSV file, in which no text is a formula."""
     stream = io.StringIO()

@@ -170,11 +170,7 @@ KINDS = {
 """Meaning of each kind of message."""
 SECTION = "Cost"
 BREA = "BREA (computed)"
-LEDGER = {
-    "rounded": "rounded as the paper",
-    "parameters": "before MACs and framing",
-    "sent": "as sent",
-}
+LEDGER = {"rounded": "rounded as the paper", "parameters": "before MACs and framing", "sent": "as sent"}
 WAYS_OF_TIME = {
     "server": "to and from the server",
     "between": "between participants",

@@ -193,21 +193,13 @@ def _exchange_facts(federation: "Federation") -> dict[str, Any]:
 CONTROL = "noise-control"
 """Attack that only sends noise of honest length, to compare others with."""
 
-EPSILON = Column(
-    name="epsilon",
-    title="epsilon",
-    meaning="What differential privacy promises of the updates of whoever took part most often, by an accountant; the "
-    "largest over seeds. The smaller the better; above ten or so it promises little.",
-    digits=1,
-    higher_is_better=False,
+PROMISED = (
+    "What differential privacy promises of the updates of whoever took part most often, by an accountant; the largest "
+    "over seeds. The smaller the better; above ten or so it promises little."
 )
-EXCLUDED = Column(
-    name="honest_excluded",
-    title="honest excluded",
-    meaning="Honest participants whom the defense no longer lets take part at the end, over all attacks.",
-    digits=1,
-    higher_is_better=False,
-)
+EPSILON = Column(name="epsilon", title="epsilon", meaning=PROMISED, digits=1, higher_is_better=False)
+LEFT_OUT = "Honest participants whom the defense no longer lets take part at the end, over all attacks."
+EXCLUDED = Column(name="honest_excluded", title="honest excluded", meaning=LEFT_OUT, digits=1, higher_is_better=False)
 
 
 def targeted(group: Group) -> list[str]:

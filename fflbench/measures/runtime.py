@@ -249,11 +249,6 @@ class Growth:
     """By defense: seconds by the number of updates at the most columns, and by columns at the most updates."""
     records: dict[str, list[Record]]
 
-    def exponents(self, defense: str) -> tuple[float | None, float | None]:
-        """Return the exponents that fit best."""
-        in_n, in_d = self.lines[defense]
-        return slope(in_n), slope(in_d)
-
 
 def grown(records: Sequence[Record]) -> Growth | None:
     """Return the growth on the largest model, if there are points enough."""
@@ -262,7 +257,7 @@ def grown(records: Sequence[Record]) -> Growth | None:
     for group in found:
         others = {name: value for name, value in parameters_of(group.records[0]).items() if name != "updates"}
         by_setting.setdefault(f"{group.task} {others}", []).append(group)
-    largest = max(by_setting.values(), key=lambda of: max(_columns(group) for group in of), default=[])
+    largest = max(by_setting.values(), key=lambda of: of[0].records[0].facts["columns"], default=[])
     points: dict[str, dict[tuple[int, int], list[float]]] = {}
     behind: dict[str, list[Record]] = {}
     for record in (record for group in largest for record in group.records):
@@ -275,10 +270,6 @@ def grown(records: Sequence[Record]) -> Growth | None:
     lines = {name: _lines(means, name) for name in means}
     lines = {name: pair for name, pair in lines.items() if slope(pair[0]) is not None or slope(pair[1]) is not None}
     return Growth(largest[0].task, lines, behind) if lines else None
-
-
-def _columns(group: Group) -> int:
-    return max(int(record.facts["columns"]) for record in group.records)
 
 
 def _lines(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -> tuple[Points, Points]:
@@ -302,7 +293,7 @@ def slope(seconds: Points) -> float | None:
 
 
 def _growth(growth: Growth) -> Table:
-    fitted = {name: growth.exponents(name) for name in growth.lines}
+    fitted = {name: (slope(in_n), slope(in_d)) for name, (in_n, in_d) in growth.lines.items()}
     filled = []
     for place, (letter, meaning) in enumerate({"n": "the number of updates", "D": "their length"}.items()):
         column = Column(name=f"exponent_{letter.lower()}", title=f"exponent in {letter}", meaning=f"Of {meaning}.")
@@ -337,8 +328,8 @@ def _figures(records: Sequence[Record]) -> Iterable[Picture]:
     figure, axes = panels(2, 6, 4.5, sharey=True)
     numbers: list[list[object]] = [["defense", "axis", "size", "seconds"]]
     for place, (name, lines) in enumerate(growth.lines.items()):
-        for axis, line, exponent, letter in zip(axes, lines, growth.exponents(name), "nD", strict=True):
-            label = name if exponent is None else f"{name}: {letter}^{exponent:.2f}"
+        for axis, line, letter in zip(axes, lines, "nD", strict=True):
+            label = name if (exponent := slope(line)) is None else f"{name}: {letter}^{exponent:.2f}"
             axis.loglog(list(line), list(line.values()), label=label, **style(place))
             numbers += [[name, letter, size, seconds] for size, seconds in line.items()]
     ns = sorted({n for in_n, _ in growth.lines.values() for n in in_n})

@@ -6,7 +6,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fflbench import registry
-from fflbench.errors import FflbenchError, NotRegisteredError, in_a_line
+from fflbench.errors import FflbenchError, in_a_line
 from fflbench.metrics import LARGEST
 from fflbench.records.arrays import Arrays
 from fflbench.registry import Entry, Kind
@@ -109,7 +109,7 @@ def check(record: "Record") -> None:
         (_Finished if record.status == "done" else _Failed).model_validate(dict(record))
         _Attack.model_validate(record.configuration.get("attack", {}).get("parameters", {}))
         _check_sweeps(record)
-        if entry := measure_of(record):
+        if entry := registry.find(Kind.MEASURE, record.measure):
             _check_declared(record, entry)
     except ValidationError as error:
         raise ValueError(f"no record of {name[:LONGEST]}: {first_problem(error)}") from error
@@ -130,7 +130,7 @@ def check_label(label: str) -> None:
 
 def check_arrays(record: "Record", arrays: Arrays) -> None:
     """Refuse arrays that are not those of the record's measure, with a `ValueError`."""
-    if not (entry := measure_of(record)):
+    if not (entry := registry.find(Kind.MEASURE, record.measure)):
         return
     try:
         entry.create(**_parameters(record, entry)).check_arrays(arrays)
@@ -138,14 +138,6 @@ def check_arrays(record: "Record", arrays: Arrays) -> None:
         raise
     except Exception as error:
         raise ValueError(in_a_line(error)) from error
-
-
-def measure_of(record: "Record") -> Entry | None:
-    """Return the registered measure of a record, or nothing where no plugin that is loaded has it."""
-    try:
-        return registry.get(Kind.MEASURE, record.configuration["measure"]["name"])
-    except NotRegisteredError:
-        return None
 
 
 def _check_sweeps(record: "Record") -> None:

@@ -9,9 +9,9 @@ from fflbench.records.manifest import RESULTS_VERSION
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import joined, pivot
-from fflbench.report.groups import attack_kind, by_measure, entry_of, groups, measure_of
+from fflbench.report.groups import attack_kind, by_measure, groups, measure_of
 from fflbench.report.table import Board, Table
-from fflbench.texts import distinct, printable
+from fflbench.texts import counted, distinct, printable
 
 STALE = "stale: some of its records were made by older code than this"
 
@@ -52,7 +52,7 @@ def _knowledge(record: Record) -> Iterable[str]:
         found: list[str] = record.facts["knows"]
         return found
     kind = attack_kind(record)
-    entry = entry_of(Kind(kind), record.configuration[kind]["name"]) if kind else None
+    entry = registry.find(Kind(kind), record.configuration[kind]["name"]) if kind else None
     return entry.knows if entry else ()
 
 
@@ -102,17 +102,17 @@ def _flags(records: Sequence[Record], measured: Iterable[Sequence[Record]]) -> I
     versions = _versions()
     stale = [str(record) for record in records if _stale(record, versions)]
     if stale:
-        yield f"{_count(len(stale), 'record')} of older results versions than this fflbench has: {_some(stale)}"
+        yield f"{counted(len(stale), 'record')} of older results versions than this fflbench has: {_some(stale)}"
     yield from _mixtures(records)
     failed = [f"{record}: {record.reason}" for record in records if record.status == "failed"]
     if failed:
-        yield f"{_count(len(failed), 'cell')} failed: {_some(failed)}"
+        yield f"{counted(len(failed), 'cell')} failed: {_some(failed)}"
     for part in ("fflbench", "libraries", "processor", "python"):
         values = Counter(str(record.manifest.get(part)) for record in records)
         if len(values) > 1:
             usual = values.most_common(1)[0][0]
             other = [str(record) for record in records if str(record.manifest.get(part)) != usual]
-            yield f"{_count(len(other), 'record')} made with another {part} than the others: {_some(other)}"
+            yield f"{counted(len(other), 'record')} made with another {part} than the others: {_some(other)}"
 
 
 def _mixtures(records: Sequence[Record]) -> Iterable[str]:
@@ -141,7 +141,3 @@ def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bo
 
 def _some(texts: Sequence[str]) -> str:
     return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more" if len(texts) > 3 else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

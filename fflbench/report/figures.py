@@ -275,11 +275,9 @@ def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
 def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int, *, upright: bool = True) -> Any:
     """Draw cells at their places with their intervals, joined by a line where figures stand upright."""
     means = [float(cell.mean or 0) for cell in cells.values()]
-    lows = [mean if cell.low is None else cell.low for mean, cell in zip(means, cells.values(), strict=True)]
-    highs = [mean if cell.high is None else cell.high for mean, cell in zip(means, cells.values(), strict=True)]
     ends = [
-        [column.factor * (mean - low) for mean, low in zip(means, lows, strict=True)],
-        [column.factor * (high - mean) for mean, high in zip(means, highs, strict=True)],
+        [column.factor * (0.0 if end is None else abs(end - mean)) for end, mean in zip(side, means, strict=True)]
+        for side in ([cell.low for cell in cells.values()], [cell.high for cell in cells.values()])
     ]
     drawn = [column.factor * mean for mean in means]
     if upright:
@@ -297,11 +295,11 @@ def _scatter(table: Table) -> Iterable[Picture]:
     first = {column.section: place for place, column in reversed(list(enumerate(table.columns)))}
     if not {"Robustness", "Privacy"} <= set(first):
         return
-    kept, leaked = table.columns[first["Robustness"]], table.columns[first["Privacy"]]
+    places = first["Robustness"], first["Privacy"]
+    kept, leaked = (table.columns[place] for place in places)
     cost = first.get("Cost")
     points = {
-        row.label: [None if place is None else row.cells[place].mean for place in (*_places(first), cost)]
-        for row in table.rows
+        row.label: [None if place is None else row.cells[place].mean for place in (*places, cost)] for row in table.rows
     }
     full = {label: point for label, point in points.items() if point[0] is not None and point[1] is not None}
     if not full:
@@ -333,10 +331,6 @@ def _scatter(table: Table) -> Iterable[Picture]:
     ]
     numbers += [[label, *point[: len(numbers[0]) - 1]] for label, point in points.items()]
     yield Picture(slug(f"scatter-{table.name}"), OVERALL, f"Robustness against privacy: {table.title}", figure, numbers)
-
-
-def _places(first: Mapping[str, int]) -> tuple[int, int]:
-    return first["Robustness"], first["Privacy"]
 
 
 # Sweeps

@@ -13,7 +13,7 @@ from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
 from fflbench.parameters import plain_type
 from fflbench.records.record import Record
-from fflbench.registry import Entry, Kind
+from fflbench.registry import Kind
 from fflbench.report.table import SECTIONS, Cell, Column, steady
 from fflbench.statistics import BySeed, estimate, exact_interval
 
@@ -22,14 +22,9 @@ BASELINE, NO_ATTACK = "fedavg", "none"
 NOTHING = "there is no figure"
 
 
-def entry_of(kind: Kind, name: str) -> Entry | None:
-    """Return what is registered under a name, if its plugin is here."""
-    return next((entry for entry in registry.entries(kind) if entry.name == name), None)
-
-
 def measure_of(records: Sequence[Record]) -> type[Measure]:
     """Return the class of the records' measure; of one that is not here, a stand-in with the metrics they have."""
-    if entry := entry_of(Kind.MEASURE, records[0].measure):
+    if entry := registry.find(Kind.MEASURE, records[0].measure):
         found: type[Measure] = entry.target
         return found
     figures = {
@@ -218,7 +213,7 @@ def groups(records: Sequence[Record]) -> list[Group]:
     """Return records by measure, task and setting, section by section; what differs in settings is in the titles."""
     found = []
     for name, of_measure in by_measure(records).items():
-        measure, entry = measure_of(of_measure), entry_of(Kind.MEASURE, name)
+        measure, entry = measure_of(of_measure), registry.find(Kind.MEASURE, name)
         title = entry.title.lower() if entry else name
         for task in ordered(of_measure, "task", lambda record: record.labels["task"]):
             of_task = [record for record in of_measure if record.labels["task"] == task]
@@ -273,7 +268,7 @@ def _name(record: Record, kind: str) -> str:
 
 def choices(measure: str, parameter: str) -> tuple[str, ...]:
     """Return the values that a measure's parameter may have, in the order of its declaration."""
-    entry = entry_of(Kind.MEASURE, measure)
+    entry = registry.find(Kind.MEASURE, measure)
     known = [each for each in (entry.parameters if entry else ()) if each.name == parameter]
     return tuple(get_args(plain_type(known[0].annotation))) if known else ()
 

@@ -28,11 +28,7 @@ from fflbench.report.table import Board
 from fflbench.texts import slug
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
-OURS = {
-    TABLES: (".csv", ".tex", ".json"),
-    FIGURES: (".csv", ".png", ".svg"),
-    packed.ARRAYS: (".npz",),
-}
+OURS = {TABLES: (".csv", ".tex", ".json"), FIGURES: (".csv", ".png", ".svg"), packed.ARRAYS: (".npz",)}
 """Endings of a leaderboard's own files; others are somebody else's."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26

@@ -10,14 +10,7 @@ from statistics import fmean
 
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
-from fflbench.report.groups import (
-    Group,
-    Runs,
-    candidates,
-    parameters_of,
-    strongest,
-    strongest_cell,
-)
+from fflbench.report.groups import Group, Runs, candidates, parameters_of, strongest, strongest_cell
 from fflbench.report.sweeps import Sweep, sweeps
 from fflbench.report.table import Cell, Column, FilledColumn, Table
 from fflbench.statistics import estimate, holm, paired, worst

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from fflbench import registry
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report.commands import Commands, plugin_options
-from fflbench.report.groups import defense_of, entry_of, measure_of
+from fflbench.report.groups import defense_of, measure_of
 from fflbench.report.picture import Picture
 from fflbench.report.table import Board, Cell, Column, Row, Table
 from fflbench.texts import slug
@@ -127,7 +128,7 @@ def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
         for kind in (Kind.DEFENSE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.MEASURE, Kind.TASK):
             chosen = record.configuration.get(kind)
             label = defense_of(record) if kind is Kind.DEFENSE else record.labels.get(kind, "")
-            entry = entry_of(kind, chosen["name"]) if chosen and label not in found else None
+            entry = registry.find(kind, chosen["name"]) if chosen and label not in found else None
             if entry:
                 found[label] = (label, entry.title, entry.summary, entry.citation)
     if any("strategy" in record.labels["defense"] for record in records):
