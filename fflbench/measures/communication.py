@@ -1,4 +1,4 @@
-"""What a participant sends and receives in a round, counted from real messages, and how long that takes.
+"""Bytes that a participant sends and receives in a round, counted from real messages, and the time they take.
 
 Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022, appendix
 "Communication cost of FFL".

@@ -1,4 +1,4 @@
-"""What a curious participant learns of its partner's update from the messages of their exchange."""
+"""Attacks by a curious participant on its partner's update, from the messages of their exchange."""
 
 import time
 from collections.abc import Iterable, Sequence

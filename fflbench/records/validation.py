@@ -161,7 +161,7 @@ def _check_declared(record: "Record", entry: Entry) -> None:
     for metric in declared.metrics:
         if problem := metric.problem(record.metrics.get(metric.name)):
             raise ValueError(f"metrics.{metric.name} {problem}")
-        trials = record.facts.get(metric.trials, 1)
+        trials = record.facts.get(metric.trials)
         if metric.trials and (type(trials) is not int or trials < 1):
             raise ValueError(f"facts.{metric.trials} is no number of trials")
     _validate(declared.facts, record.facts, "facts")

@@ -32,7 +32,7 @@ class Cell:
     configuration: Mapping[str, Any]
     """Everything that decides its result."""
     labels: Mapping[str, str]
-    """What the suite calls its parts."""
+    """Labels of its parts in the suite."""
     sweep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By kind, the parameter that the suite sweeps over, its value here, and the label that all values share."""
 
@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def measure(self) -> Measure:
-        """What it finds out."""
+        """Its measure, with all parameters set."""
         measure: Measure = self.create(Kind.MEASURE)
         return measure
 
@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def data_set(self) -> DataSet | None:
-        """What must be at hand to run it, if anything."""
+        """The data set that it needs, if any."""
         task: Task = self.create(Kind.TASK)
         return task.data_set if self.measure.needs_data or task.model_from_data else None
 
