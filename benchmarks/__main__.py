@@ -5,7 +5,7 @@ import os
 import sys
 from importlib.util import find_spec
 
-from benchmarks import cells, committed, engines, exchange, reconstructions, rules, shared
+from benchmarks import cells, committed, engines, exchange, memory, reconstructions, rules, shared
 from benchmarks.timing import Ratio
 
 ROOMS = {
@@ -14,6 +14,7 @@ ROOMS = {
     "cells": cells,
     "shared": shared,
     "exchange": exchange,
+    "memory": memory,
     "reconstructions": reconstructions,
 }
 

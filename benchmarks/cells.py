@@ -70,20 +70,20 @@ def _side_by_side(name: str, rounds: int) -> Side:
 
 def _cell(name: str, rounds: int, seed: int, ready: Any, times: Any) -> None:
     """One cell: as in a federation's `play`, without evaluation."""
+    from fflbench.federation import chain
     from fflbench.federation.rounds import Federation, one_thread
 
-    task, attack, defense = (
-        registry.get(kind, of).create()
-        for kind, of in ((Kind.TASK, name), (Kind.ATTACK, "none"), (Kind.DEFENSE, "fedavg"))
-    )
-    cell = Federation(task, attack, defense, seed)
+    task, attack = (registry.get(kind, of).create() for kind, of in ((Kind.TASK, name), (Kind.ATTACK, "none")))
+    cell = Federation(task, attack, chain.defense("fedavg"), seed)
     with one_thread():
         cell.train(np.arange(2))
         ready.wait()
         start = time.time()
         for _ in range(rounds):
             selected = cell.select()
-            cell.aggregate(cell.transmit(selected, cell.poison(selected, cell.train(selected))))
+            updates = cell.train(selected)
+            cell.poison(selected, updates)
+            cell.aggregate(cell.transmit(selected, updates))
             cell.round += 1
         times.put((start, time.time()))
 

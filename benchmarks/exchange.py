@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from fflbench.defenses.transports.fragment_exchange.parties import Acceptor, Initiator, Server
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import Ratio, Side, race
-from fflbench import kernels, registry
+from fflbench import kernels
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.exchange import Acceptor, Initiator, Server
-from fflbench.federation.columns import Columns
+from fflbench.federation import Columns, chain
 from fflbench.measures.one_round import begun
 from fflbench.measures.runtime import rounds
 from fflbench.progress import track
-from fflbench.registry import Kind
 from fflbench.types import Vector
 
 D = 14_728_266
@@ -46,7 +45,7 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
         columns = Columns({}, {}, slice(0, D), slice(D - LAST_LAYER, D), D)
 
         def server(name: str, **parameters: str) -> Side:
-            played = rounds(begun(registry.get(Kind.DEFENSE, name).create(**parameters), UPDATES, columns, 0), updates)
+            played = rounds(begun(chain.defense(name, **parameters), UPDATES, columns, 0), updates)
 
             def play() -> float:
                 told = next(played)

@@ -1,7 +1,8 @@
-"""Aggregation rules beside torch's own operations and ByzFL (Guerraoui et al., 2025), all on all cores."""
+"""Rules beside torch's own operations and ByzFL (Guerraoui et al., 2025), pre-aggregations beside it, on all cores."""
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 import torch
 
 from benchmarks.timing import Ratio, Side, race
-from fflbench import aggregate
+from fflbench import aggregate, kernels
+from fflbench.federation import Columns, View, chain
+from fflbench.federation.rule import Geometry
+from fflbench.types import Matrix
 
 SIZES = ((50, 1_000_000), (10, 14_728_266))
 WANTED = {
@@ -20,10 +24,11 @@ WANTED = {
     ("trimmed-mean", 10): 8.0,
     ("multi-krum", 10): 4.0,
 }
+PREAGGREGATIONS = ("nnm", "bucketing", "clipping", "arc")
 
 
 def ratios(*, peers: bool) -> Iterator[Ratio]:
-    """Median, trimmed mean and Multi-Krum with a fifth of attackers."""
+    """Median, trimmed mean, Multi-Krum and pre-aggregations with a fifth of attackers."""
     torch.set_num_threads(os.cpu_count() or 1)
     for n, d in SIZES:
         f = n // 5
@@ -32,10 +37,50 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
         for rule, parameters in (("median", {}), ("trimmed-mean", {"f": f}), ("multi-krum", {"f": f})):
             others: dict[str, tuple[Side, float | None]] = {"torch": (_torch(rule, tensor, f), None)}
             if peers:
-                others["ByzFL"] = (_byzfl(rule, tensor, f), WANTED[rule, n])
+                others["ByzFL"] = (_byzfl(rule, tensor, f), WANTED.get((rule, n)))
 
             ours = partial(aggregate, rule, updates, **parameters)
             yield from race(f"{rule}, {n} x {d:,}", ours, others)
+        if peers:
+            # Overwritten by both sides, and filled again before each turn.
+            rows = np.empty_like(updates)
+            for name in PREAGGREGATIONS:
+                ours, theirs = _preaggregation(name, n), _byzfl_preaggregation(name, f)
+                sides = [_refilled(rows, updates, work) for work in (ours, theirs)]
+                yield from race(f"{name}, {n} x {d:,}", sides[0], {"ByzFL": (sides[1], None)})
+
+
+def _refilled(rows: Matrix, updates: Matrix, work: Callable[[Matrix], object]) -> Side:
+    def play() -> float:
+        rows[:] = updates
+        start = time.perf_counter()
+        work(rows)
+        return time.perf_counter() - start
+
+    return play
+
+
+def _preaggregation(name: str, n: int) -> Callable[[Matrix], object]:
+    (step,) = chain.defense(f"{name} + fedavg").server.preaggregations
+
+    def combine(rows: Matrix) -> Matrix:
+        view = View(0, rows[0], rows, np.ones(n), Columns.plain(rows.shape[1]), n)
+        coefficients = step.coefficients(view, Geometry(rows), np.random.default_rng(0))
+        return kernels.combine(rows, coefficients)
+
+    return combine
+
+
+def _byzfl_preaggregation(name: str, f: int) -> Callable[[Matrix], object]:
+    import byzfl
+
+    steps: dict[str, Any] = {
+        "nnm": byzfl.NNM(f=f),
+        "bucketing": byzfl.Bucketing(s=2),
+        "clipping": byzfl.Clipping(c=2),
+        "arc": byzfl.ARC(f=f),
+    }
+    return lambda rows: steps[name](torch.from_numpy(rows))
 
 
 def _torch(rule: str, tensor: torch.Tensor, f: int) -> Side:

@@ -40,6 +40,10 @@ class Listable(StrEnum):
     ATTACKS = "attacks"
     PRIVACY_ATTACKS = "privacy-attacks"
     DEFENSES = "defenses"
+    RULES = "rules"
+    TRANSPORTS = "transports"
+    PREAGGREGATIONS = "preaggregations"
+    OBSERVATIONS = "observations"
     TASKS = "tasks"
     MEASURES = "measures"
     SUITES = "suites"
@@ -99,7 +103,8 @@ def list_command(
 ) -> None:
     """Show what is registered, built in or by plugins, with its parameters.
 
-    Examples: fflbench list tasks · fflbench list defenses --plugin my_defense.py --json
+    Defenses are chains with a name of their own, and rules and transports that can stand alone. Examples: fflbench list
+    tasks · fflbench list defenses --plugin my_defense.py --json
     """
     from fflbench import listing, registry
 
@@ -135,7 +140,7 @@ def run_command(
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of the suite's, as in 0,1,2.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change the suite: rounds=10, defense.multi-krum.f=3; may be given several times."),
+        typer.Option("--set", help="Change the suite: rounds=10, defense.ffl.mode=full; may be given several times."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Cells side by side (default: one a core; on Ray: all there is room for).")
@@ -243,14 +248,13 @@ def leaderboard_command(
     results/quick · fflbench leaderboard leaderboards/quick --add their-entry · fflbench leaderboard --all --check
     """
     from fflbench import registry
-    from fflbench.privacy.targets import PAIRS, TRAITOR
     from fflbench.report import leaderboard
 
     for failure in registry.load_named(plugin or []):
         raise FflbenchError(str(failure))
-    strange = set(knows or ()) - {*registry.KNOWLEDGE, PAIRS, TRAITOR}
+    strange = set(knows or ()) - set(registry.KNOWLEDGE)
     if strange:
-        raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join([*registry.KNOWLEDGE, PAIRS, TRAITOR])}')
+        raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join(registry.KNOWLEDGE)}')
     if (every or check) and (out or add or knows):
         raise FflbenchError("--all and --check are for leaderboards as they are: leave out --out, --add and --knows")
     if every:

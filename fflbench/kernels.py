@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
 from fflbench import networks
-from fflbench.types import Matrix, Vector
+from fflbench.types import Coefficients, Matrix, Vector
 
 BLOCK = 1 << 18
 """Values in a block of columns: a megabyte of float32, which stays near a core; products take a quarter."""
@@ -50,6 +50,11 @@ def threads(count: int) -> Iterator[None]:
 @functools.cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    # Our threads take a block each; BLAS would split one block, which is too small for that.
+    return _controller().limit(limits=1) if _threads.get() > 1 else nullcontext()
 
 
 def over_sorted_columns(
@@ -97,6 +102,57 @@ def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return finite
 
 
+def compact(rows: Matrix, kept: npt.NDArray[np.bool_]) -> Matrix:
+    """Move the rows that are kept up, in place, and return them: a second matrix may not fit.
+
+    The others are erased, since whoever holds a window on an array can reach the whole of it.
+    """
+    places = np.flatnonzero(kept)
+    for place, origin in enumerate(places):
+        if place != origin:
+            rows[place] = rows[origin]
+    rows[len(places) :] = 0
+    return rows[: len(places)]
+
+
+def combine(rows: Matrix, coefficients: Coefficients) -> Matrix:
+    """Replace rows by linear combinations of them, in place, and return the new ones.
+
+    More rows than there were need a new matrix.
+    """
+    m, n = coefficients.shape
+    if m == n and not np.any(coefficients[~np.eye(n, dtype=bool)]):
+        return _scale(rows, coefficients.diagonal())
+    rounded, width = coefficients.astype(rows.dtype), max(1, BLOCK // max(m, n))
+    result = rows[:m] if m <= n else np.empty((m, rows.shape[1]), rows.dtype)
+
+    def work(start: int, space: npt.NDArray[Any]) -> None:
+        block = rows[:, start : start + width]
+        made = space[: m * block.shape[1]].reshape(m, block.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Unlike `dot`, `matmul` takes columns of a matrix as they are, without a copy.
+            np.matmul(rounded, block, out=made)
+            # Rounded coefficients of a mean may add up to more than 1, as in `weighted_mean`.
+            if not np.isfinite(made.sum()):
+                made[:] = coefficients @ block.astype(np.float64)
+        result[:, start : start + width] = made
+
+    with _one_blas_thread():
+        for _ in _spread(work, range(0, rows.shape[1], width), lambda: np.empty(m * width, rows.dtype)):
+            pass
+    return result
+
+
+def _scale(rows: Matrix, factors: npt.NDArray[np.float64]) -> Matrix:
+    """Multiply each row by its factor, in place."""
+    for row, factor in zip(rows, factors, strict=True):
+        if factor != 1:
+            # A factor near zero, for a huge row, has few digits in single precision.
+            small = 0 < abs(factor) < np.finfo(rows.dtype).tiny
+            np.multiply(row, factor if small else rows.dtype.type(factor), out=row, casting="same_kind")
+    return rows
+
+
 def weighted_mean(updates: Matrix, weights: npt.ArrayLike) -> Vector:
     """The mean of the rows by weight."""
     shares = np.asarray(weights, np.float64)
@@ -139,15 +195,18 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
         products: npt.NDArray[np.float64] = np.dot(doubled[:n], doubled.T)
         return products[:, :n]
 
-    # Our threads take a block each; BLAS would split one block, which is too small for that.
-    with _controller().limit(limits=1) if _threads.get() > 1 else nullcontext():
+    with _one_blas_thread():
         partial = _spread(work, range(0, d, width), lambda: np.zeros((n + more, min(width, d))))
         return sum(partial, np.zeros((n, n)))
 
 
 def squared_distances(updates: Matrix) -> npt.NDArray[np.float64]:
     """Squared Euclidean distances between all rows."""
-    products = gram(updates)
+    return distances_of(gram(updates))
+
+
+def distances_of(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Squared Euclidean distances between rows whose inner products are known."""
     norms = products.diagonal()
     distances = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0)
     np.fill_diagonal(distances, 0)

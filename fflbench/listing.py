@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rich import box
@@ -10,14 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fflbench import registry
+from fflbench import parameters, registry
 from fflbench.data import sources
 from fflbench.data.prepared import NotPreparedError, is_prepared, prepared_only
 from fflbench.data.sets import SETS
 from fflbench.errors import in_a_line
-from fflbench.parameters import quoted
+from fflbench.federation import Rows, chain
+from fflbench.parameters import Parameter, quoted
 from fflbench.progress import track
-from fflbench.registry import Entry, Kind
+from fflbench.registry import CHAINED, Entry, Kind
 from fflbench.tasks import Task
 from fflbench.terminal import console
 
@@ -26,7 +28,7 @@ Columns: TypeAlias = dict[str, Callable[[Entry], str]]
 
 def show(kind: Kind, *, as_json: bool) -> list[str]:
     """Print every entry of a kind, as a table or with all that is known of it; returns what went wrong with whom."""
-    found = registry.entries(kind)
+    found = _listed(kind)
     problems: list[str] = []
     if as_json:
         print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=quoted))  # noqa: T201
@@ -42,8 +44,18 @@ def show(kind: Kind, *, as_json: bool) -> list[str]:
     return problems
 
 
+def _listed(kind: Kind) -> list[Entry]:
+    """Return the entries of a kind; of defenses, all that a suite can name alone."""
+    if kind is not Kind.DEFENSE:
+        return registry.entries(kind)
+    alone = [entry for entry in registry.entries(Kind.TRANSPORT) if entry.target.rows == "sum"]
+    found = [*registry.entries(Kind.DEFENSE), *registry.entries(Kind.RULE), *alone]
+    return sorted(found, key=lambda entry: entry.name)
+
+
 def describe(entry: Entry, problems: list[str]) -> dict[str, Any]:
     """Everything the registry knows of an entry, as plain values."""
+    own = _attempt(lambda: _own_parameters(entry), entry, problems) or {}
     known: dict[str, Any] = {
         "kind": entry.kind,
         "name": entry.name,
@@ -51,28 +63,35 @@ def describe(entry: Entry, problems: list[str]) -> dict[str, Any]:
         "summary": entry.summary,
         "citation": entry.citation,
         "version": entry.version,
-        "parameters": [
-            {
-                "name": parameter.name,
-                "type": parameter.type,
-                "required": parameter.required,
-                "default": None if parameter.required else parameter.default,
-                "meaning": parameter.meaning,
-            }
-            for parameter in entry.parameters
-        ],
+        "parameters": [_described(name, parameter) for name, parameter in own.items()],
         "file": str(entry.file),
     }
-    if entry.kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK):
+    if entry.kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION):
         known["knows"] = entry.knows
-    if entry.kind is Kind.DEFENSE:
-        known["tolerates"] = entry.tolerates
+    if entry.kind in CHAINED:
+        known["parts"] = _attempt(lambda: [part.name for part in _parts(entry)], entry, problems)
+        known["tolerates"] = _attempt(lambda: _tolerates(entry), entry, problems)
+    if entry.kind is Kind.TRANSPORT:
+        known["rows"] = entry.target.rows
+        known["deviation"] = [_described(each.name, each) for each in _deviations(entry)]
+    if entry.kind is Kind.OBSERVATION:
+        known["adaptive"] = entry.target.adaptive
     if entry.kind is Kind.TASK:
         task: type[Task] = entry.target
         known["data"] = task.data_set.title if task.data_set else None
         known["classes"] = task.classes
         known["model_parameters"] = _attempt(lambda: _parameter_count(entry.create()), entry, problems)
     return known
+
+
+def _described(name: str, parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": parameter.type,
+        "required": parameter.required,
+        "default": None if parameter.required else parameter.default,
+        "meaning": parameter.meaning,
+    }
 
 
 def show_data_status() -> bool:
@@ -114,8 +133,38 @@ def _what(entry: Entry) -> str:
     return "\n".join(filter(None, (f"{entry.title}. {entry.summary}", entry.citation)))
 
 
+def _parts(entry: Entry) -> tuple[Entry, ...]:
+    """Return what a chain with a name of its own is made of; of anything else, itself."""
+    return chain.parse(entry.target).entries if entry.kind is Kind.DEFENSE else (entry,)
+
+
+def _own_parameters(entry: Entry) -> dict[str, Parameter]:
+    """Return parameters by the names that set them; those of a chain's parts follow the name of the part."""
+    of_parts = entry.kind is Kind.DEFENSE
+    return {
+        f"{part.name}.{each.name}" if of_parts else each.name: each
+        for part in _parts(entry)
+        for each in part.parameters
+    }
+
+
 def _parameters(entry: Entry) -> str:
-    return "\n".join(f"{parameter}: {parameter.meaning}" for parameter in entry.parameters)
+    own = {name: replace(parameter, name=name) for name, parameter in _own_parameters(entry).items()}
+    return "\n".join(f"{parameter}: {parameter.meaning}" for parameter in own.values())
+
+
+def _tolerates(entry: Entry) -> str:
+    return _parts(entry)[-1].tolerates
+
+
+def _made_of(entry: Entry) -> str:
+    return str(entry.target) if entry.kind is Kind.DEFENSE else entry.kind.value
+
+
+def _deviations(entry: Entry) -> tuple[Parameter, ...]:
+    """Return the parameters of the ways in which participants can depart from a transport's protocol."""
+    declared = entry.target.deviation
+    return parameters.of_dataclass(declared) if declared else ()
 
 
 def _knows(entry: Entry) -> str:
@@ -145,7 +194,16 @@ def _count(task: Task) -> str:
     return "once its data is prepared" if count is None else f"{count:,}"
 
 
-ATTACK_COLUMNS: Columns = {"attack": _name, "what it does": _what, "must know": _knows, "can be told": _parameters}
+ROWS: dict[Rows, str] = {
+    "participant": "each participant's update",
+    "mixture": "mixtures of several participants' updates, each submitted by one of them",
+    "group": "the updates of groups",
+    "anonymous": "updates without their senders",
+    "sum": "the sum of all updates",
+}
+"""What a row of a server's view is, by the word that transports declare."""
+
+ATTACK_COLUMNS: Columns = {"attack": _name, "what it does": _what, "must know": _knows, "parameters": _parameters}
 
 COLUMNS: dict[Kind, Columns] = {
     Kind.ATTACK: ATTACK_COLUMNS,
@@ -153,20 +211,41 @@ COLUMNS: dict[Kind, Columns] = {
     Kind.DEFENSE: {
         "defense": _name,
         "what it does": _what,
-        "tolerates": lambda entry: entry.tolerates,
-        "can be told": _parameters,
+        "made of": _made_of,
+        "tolerates": _tolerates,
+        "parameters": _parameters,
+    },
+    Kind.RULE: {"rule": _name, "what it does": _what, "tolerates": _tolerates, "parameters": _parameters},
+    Kind.PREAGGREGATION: {
+        "pre-aggregation": _name,
+        "what it does": _what,
+        "tolerates": _tolerates,
+        "parameters": _parameters,
+    },
+    Kind.TRANSPORT: {
+        "transport": _name,
+        "what it does": _what,
+        "the server sees": lambda entry: ROWS[entry.target.rows],
+        "parameters": _parameters,
+        "deviations": lambda entry: "\n".join(f"{each}: {each.meaning}" for each in _deviations(entry)) or "none",
+    },
+    Kind.OBSERVATION: {
+        "observation": _name,
+        "what it does": _what,
+        "must know": _knows,
+        "adaptive": lambda entry: "yes" if entry.target.adaptive else "no",
     },
     Kind.TASK: {
         "task": lambda entry: entry.name,
         "data, model": lambda entry: entry.title,
-        "parameters": _of_task(_count),
+        "weights": _of_task(_count),
         "participants / per round / rounds": _of_task(
             lambda task: f"{task.participants} / {task.per_round} / {task.rounds}"
         ),
         "local epochs, batch, optimiser": _of_task(_training),
         "flip": _of_task(lambda task: f"{task.classes[task.source]} to {task.classes[task.target]}"),
     },
-    Kind.MEASURE: {"measure": _name, "what it finds out": _what, "can be told": _parameters},
+    Kind.MEASURE: {"measure": _name, "what it finds out": _what, "parameters": _parameters},
     Kind.SUITE: {
         "suite": lambda entry: entry.name,
         "title": lambda entry: entry.title,
@@ -180,10 +259,10 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(
             column,
-            justify="right" if column == "parameters" else "left",
+            justify="right" if column == "weights" else "left",
             overflow="fold",
             min_width=len("100 / 50 / 200") if "/" in column else None,
-            no_wrap=column in (columns[0], "parameters"),
+            no_wrap=column in (columns[0], "weights"),
         )
     return table
 

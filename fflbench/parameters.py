@@ -72,6 +72,11 @@ def of_dataclass(cls: type[Any]) -> tuple[Parameter, ...]:
     )
 
 
+def listed(parameters: Collection[Parameter]) -> list[str]:
+    """Return parameters as an error message lists them: a long list without types and defaults."""
+    return [str(each) if len(parameters) <= 6 else each.name for each in parameters]
+
+
 def check(
     owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any], noun: str = "parameter"
 ) -> dict[str, Any]:
@@ -79,9 +84,7 @@ def check(
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     known = {parameter.name: parameter for parameter in parameters}
-    # A long list is easier to read without types and defaults.
-    listed = map(str, known.values()) if len(known) <= 6 else known
-    valid = f"valid: {', '.join(listed)}" if known else "it takes no parameters"
+    valid = f"valid: {', '.join(listed(known.values()))}" if known else "it takes no parameters"
     for name in given:
         if name not in known:
             raise ParameterError(f'{owner} has no {noun} "{name}"{did_you_mean(name, known)} ({valid})')

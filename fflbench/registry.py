@@ -42,14 +42,14 @@ from fflbench.tolerance import bears
 
 ENTRY_POINTS = "fflbench.plugins"
 
-FILLED_IN = ("weights", "participants", "columns", "rng")
-"""What the round hands to a rule that asks for it by name; everything else after `updates` is a parameter."""
+FILLED_IN = ("weights", "participants", "columns", "model", "scale", "norms", "distances", "rng")
+"""Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""
 
 F = Parameter(
     "f",
     Annotated[
         Annotated[int, Ge(0)] | Literal["20%", "bound"],
-        "attackers the rule reckons with among the selected: a number, a fifth of them, or the most it bears",
+        "attackers assumed among the selected: a number, a fifth of them, or the most that are tolerated",
     ],
     default="20%",
 )
@@ -61,9 +61,10 @@ KNOWLEDGE = {
     "honest updates": "what honest participants send",
     "defense": "which defense is used, with its parameters",
     "server view": "everything the server sees of a round",
-    "transcript": "everything one participant sees of a round",
+    "a participant's view": "everything one participant sees of a round",
+    "who exchanged with whom": "which participants exchanged parts of their updates with each other",
     "auxiliary data": "data like the victims'",
-    "controlled participants": "participants who do the server's bidding, with their data",
+    "controlled participants": "participants who collude with the server, with their data",
 }
 """What an attack may need to know. An attack declares it, and the tables show it."""
 
@@ -78,6 +79,10 @@ class Kind(StrEnum):
     ATTACK = "attack"
     PRIVACY_ATTACK = "privacy-attack"
     DEFENSE = "defense"
+    RULE = "rule"
+    PREAGGREGATION = "preaggregation"
+    TRANSPORT = "transport"
+    OBSERVATION = "observation"
     TASK = "task"
     MEASURE = "measure"
     SUITE = "suite"
@@ -86,6 +91,10 @@ class Kind(StrEnum):
     def plural(self) -> str:
         """The word `fflbench list` takes."""
         return f"{self}s"
+
+
+CHAINED = (Kind.TRANSPORT, Kind.PREAGGREGATION, Kind.RULE, Kind.DEFENSE)
+"""Kinds whose names a chain is made of: no two of them share a name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +116,15 @@ class Entry:
     """Digest of an outside plugin's source when it was imported; empty for built-ins."""
     knows: tuple[str, ...] = ()
     tolerates: str = ""
-    """The attackers for which a defense's guarantee holds."""
+    """The attackers for which a rule's guarantee holds."""
     defined: str = ""
-    """The attackers for which a defense is defined at all."""
+    """The attackers for which a rule is defined at all."""
+    linear: bool = False
+    """Whether a rule is a mean of its rows by weight, and so can work on their sum."""
+    participants: bool = False
+    """Whether a rule must know who sent each row."""
+    regroups: bool = False
+    """Whether a pre-aggregation may return more or fewer rows than it was given."""
 
     def __str__(self) -> str:
         return f'{self.kind} "{self.name}"'
@@ -156,16 +171,24 @@ C = TypeVar("C", bound=type[Any])
 # Registering
 
 
-def defense(
-    name: str, *, title: str, tolerates: str = "", defined: str = "", citation: str = "", version: int = 1
+def rule(
+    name: str,
+    *,
+    title: str,
+    tolerates: str = "",
+    defined: str = "",
+    linear: bool = False,
+    participants: bool = False,
+    citation: str = "",
+    version: int = 1,
 ) -> Callable[[T], T]:
-    """Register a defense: a function from updates to their aggregate, or a class with a protocol of its own.
+    """Register a rule: a function from updates to their aggregate, or a subclass of `Rule` with a memory.
 
     `tolerates` says for how many attackers f among n its guarantee holds, as in "f < n/2"; `defined`, where it differs,
-    for how many it has an answer at all.
+    for how many it has an answer at all. A class that reads `view.participants` says so with `participants`.
     """
     return lambda target: _register(
-        Kind.DEFENSE,
+        Kind.RULE,
         target,
         name,
         title=title,
@@ -173,6 +196,72 @@ def defense(
         version=version,
         tolerates=tolerates,
         defined=defined,
+        linear=linear,
+        participants=participants
+        or (inspect.isfunction(target) and "participants" in inspect.signature(target).parameters),
+    )
+
+
+def preaggregation(
+    name: str,
+    *,
+    title: str,
+    tolerates: str = "",
+    defined: str = "",
+    regroups: bool = False,
+    citation: str = "",
+    version: int = 1,
+) -> Callable[[T], T]:
+    """Register a pre-aggregation: a function from updates to coefficients, one row of them per new row.
+
+    `regroups` says that it may return more or fewer rows than there are updates.
+    """
+    return lambda target: _register(
+        Kind.PREAGGREGATION,
+        target,
+        name,
+        title=title,
+        citation=citation,
+        version=version,
+        tolerates=tolerates,
+        defined=defined,
+        regroups=regroups,
+    )
+
+
+@dataclass_transform(kw_only_default=True)
+def transport(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a transport: a subclass of `Transport` whose fields are its parameters."""
+    return lambda target: _register(Kind.TRANSPORT, target, name, title=title, citation=citation, version=version)
+
+
+@dataclass_transform(kw_only_default=True)
+def observation(
+    name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1
+) -> Callable[[C], C]:
+    """Register an observation: a subclass of `Observation` that turns a coalition's view into updates to attack."""
+    return lambda target: _register(
+        Kind.OBSERVATION, target, name, title=title, citation=citation, version=version, knows=knows
+    )
+
+
+def chain(name: str, parts: str, *, title: str, summary: str = "", citation: str = "", version: int = 1) -> None:
+    """Register a defense under a name of its own: `chain("ffl", "fragment-exchange + reputation", title="FFL")`."""
+    _check_words(Kind.DEFENSE, name, version, parts=parts, title=title, summary=summary, citation=citation)
+    module = sys.modules[sys._getframe(1).f_globals["__name__"]]
+    _add(
+        Entry(
+            kind=Kind.DEFENSE,
+            name=name,
+            title=title,
+            summary=summary or parts,
+            file=_file_of(module),
+            target=parts,
+            module=module.__name__,
+            citation=citation or _first_paragraph(module.__doc__),
+            version=version,
+            source=source_digest(module),
+        )
     )
 
 
@@ -241,6 +330,7 @@ def _register(
     knows: Sequence[str] = (),
     tolerates: str = "",
     defined: str = "",
+    **declared: bool,
 ) -> Any:
     _check_words(kind, name, version, title=title, citation=citation, tolerates=tolerates, defined=defined)
     for piece in knows:
@@ -255,24 +345,25 @@ def _register(
         if "__dataclass_fields__" not in vars(target):
             _inherit_annotations(target)
             dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
-        if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK):
+        if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION):
             setattr(target, "knows", tuple(knows))  # noqa: B010
+        if kind is Kind.RULE:
+            setattr(target, "needs_participants", declared["participants"])  # noqa: B010
         known_parameters = parameters.of_dataclass(target)
-    elif inspect.isfunction(target) and kind is Kind.DEFENSE:
+    elif inspect.isfunction(target) and kind in FUNCTIONS:
         read = parameters.of_function(target, FILLED_IN)
         known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
         if any(each.name == "f" for each in known_parameters):
             bears(tolerates, 0, 1), bears(defined or tolerates, 0, 1)
     else:
-        raise TypeError(f'{kind} "{name}" must be a class{" or a function" if kind is Kind.DEFENSE else ""}')
+        raise TypeError(f'{kind} "{name}" must be a class{" or a function" if kind in FUNCTIONS else ""}')
     _add(
         Entry(
             kind=kind,
             name=name,
             title=title,
             summary=summary,
-            # A notebook's cells are no file; their module stands for one.
-            file=Path(getattr(module, "__file__", None) or f"<{module.__name__}>").resolve(),
+            file=_file_of(module),
             target=target,
             module=module.__name__,
             citation=citation or _first_paragraph(module.__doc__),
@@ -282,14 +373,26 @@ def _register(
             knows=tuple(knows),
             tolerates=tolerates,
             defined=defined or tolerates,
+            **declared,
         )
     )
     return target
 
 
+def _file_of(module: ModuleType) -> Path:
+    # A notebook's cells are no file; their module stands for one.
+    return Path(getattr(module, "__file__", None) or f"<{module.__name__}>").resolve()
+
+
+FUNCTIONS = (Kind.RULE, Kind.PREAGGREGATION)
+"""Kinds of which a function may be one."""
+
+
 BASES = {
     Kind.ATTACK: ("fflbench.federation.attack", "Attack"),
-    Kind.DEFENSE: ("fflbench.federation.defense", "Defense"),
+    Kind.RULE: ("fflbench.federation.rule", "Rule"),
+    Kind.TRANSPORT: ("fflbench.federation.transport", "Transport"),
+    Kind.OBSERVATION: ("fflbench.privacy.observation", "Observation"),
     Kind.TASK: ("fflbench.tasks.task", "Task"),
     Kind.MEASURE: ("fflbench.measures", "Measure"),
 }
@@ -329,8 +432,9 @@ def _add(entry: Entry) -> None:
             f'"{entry.name[:20]}…" cannot be a name: it has {len(entry.name)} letters, and at most {LETTERS} fit'
         )
     key = entry.kind, entry.name
-    present = _entries.get(key)
-    if present and (present.file, _qualname(present)) != (entry.file, _qualname(entry)):
+    shared = CHAINED if entry.kind in CHAINED else (entry.kind,)
+    present = next((_entries[kind, entry.name] for kind in shared if (kind, entry.name) in _entries), None)
+    if present and (present.kind, present.file, _qualname(present)) != (entry.kind, entry.file, _qualname(entry)):
         raise DuplicateNameError(
             f"{entry} is registered twice, by {_qualname(present)} in {present.file} and by {_qualname(entry)} in "
             f"{entry.file}; rename one of them"

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Vector: TypeAlias = npt.NDArray[np.float32]
+Coefficients: TypeAlias = npt.NDArray[np.float64]
+"""How each new row (first axis) combines the old ones (second axis)."""
 Indices: TypeAlias = npt.NDArray[np.int64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Inputs: TypeAlias = npt.NDArray[Any]

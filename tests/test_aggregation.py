@@ -1,3 +1,4 @@
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -9,8 +10,8 @@ from hypothesis.extra import numpy as arrays
 
 from fflbench import aggregate, kernels, registry
 from fflbench.errors import NotRegisteredError, ParameterError
-from fflbench.federation import Defense
-from fflbench.registry import Kind, defense
+from fflbench.federation import Transport
+from fflbench.registry import Kind, rule, transport
 
 UPDATES = np.arange(30, dtype=np.float32).reshape(10, 3)
 
@@ -81,19 +82,116 @@ def test_f_is_a_fifth_unless_told_and_bound_is_the_most_the_rule_bears():
     np.testing.assert_array_equal(aggregate("multi-krum", UPDATES, f="bound"), aggregate("multi-krum", UPDATES, f=3))
 
 
-def test_a_protocol_says_in_one_sentence_that_it_needs_more(own_registry):
-    @defense("handshake", title="Handshake")
-    class Handshake(Defense):
+@pytest.mark.parametrize("name", ["handshake", "handshake + median"])
+def test_a_protocol_says_in_one_sentence_that_it_needs_more(own_registry, name):
+    @transport("handshake", title="Handshake")
+    class Handshake(Transport):
         """Needs participants who talk."""
 
-        aggregates_alone = False
+    told = f'^defense "{re.escape(name)}" needs more than a matrix of updates: it is a protocol; use it in a suite$'
+    with pytest.raises(ParameterError, match=told):
+        aggregate(name, UPDATES)
 
-    with pytest.raises(ParameterError, match=r'^defense "handshake" needs more than a matrix of updates: .*suite$'):
-        aggregate("handshake", UPDATES)
+
+def test_every_registered_transport_but_the_plain_one_is_refused():
+    for entry in registry.entries(Kind.TRANSPORT):
+        if entry.name == "plain":
+            np.testing.assert_array_equal(aggregate("plain + fedavg", UPDATES), aggregate("fedavg", UPDATES))
+        else:
+            with pytest.raises(ParameterError, match="it is a protocol; use it in a suite"):
+                aggregate(entry.name, UPDATES)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["clipping + median", "nnm + krum", "bucketing + fedavg", "arc + nnm + trimmed-mean"])
+def test_a_chain_leaves_the_matrix_alone_and_keeps_its_type(name, dtype):
+    updates = np.random.default_rng(0).normal(size=(10, 30)).astype(dtype)
+    before = updates.copy()
+    result = aggregate(name, updates)
+    assert result.dtype == dtype
+    assert not np.shares_memory(result, updates)
+    np.testing.assert_array_equal(updates, before)
+    updates.flags.writeable = False
+    np.testing.assert_array_equal(aggregate(name, updates), result)
+    np.testing.assert_array_equal(aggregate(name, torch.from_numpy(before)), torch.from_numpy(result))
+    np.testing.assert_array_equal(before, updates)
+
+
+def test_a_chain_without_pre_aggregations_copies_nothing(own_registry):
+    seen = []
+
+    @rule("first", title="First")
+    def first(updates):
+        """Takes the first."""
+        seen.append(updates)
+        return updates[0].copy()
+
+    aggregate("first", UPDATES)
+    assert np.shares_memory(seen[0], UPDATES)
+    aggregate("clipping + first", UPDATES)
+    assert not np.shares_memory(seen[1], UPDATES)
+
+
+def test_a_rule_cannot_write_into_the_matrix(own_registry):
+    @rule("greedy", title="Greedy")
+    def greedy(updates):
+        """Writes where it may not."""
+        updates[0] = 0
+        return updates[0]
+
+    with pytest.raises(ValueError, match="read-only"):
+        aggregate("greedy", UPDATES)
+
+
+def test_parameters_of_parts_are_set_by_name_in_three_ways():
+    wanted = aggregate("median", UPDATES / np.maximum(1, np.linalg.norm(UPDATES, axis=1, keepdims=True)))
+    for bound in ({"clipping.bound": 1.0}, {"clipping": {"bound": 1.0}}, {"bound": 1.0}):
+        np.testing.assert_allclose(aggregate("clipping + median", UPDATES, **bound), wanted, rtol=1e-5)
+    # A part's own parameter is stronger than the one for all.
+    np.testing.assert_array_equal(
+        aggregate("nnm + trimmed-mean", UPDATES, f=3, **{"nnm.f": 1}),
+        aggregate("nnm + trimmed-mean", UPDATES, nnm={"f": 1}, **{"trimmed-mean.f": 3}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"clipping.bond": 1.0}, r'"clipping" has no parameter "bond"; did you mean "bound"'),
+        ({"cliping.bound": 1.0}, r'has no parameter "cliping"; did you mean "clipping"'),
+        ({"clipping": 1.0}, r"clipping must be a table of its parameters"),
+        ({"clipping.bound": 0.0}, r"bound = 0.0 "),
+        ({"median.bound": 1.0}, r'rule "median" has no parameter "bound"'),
+    ],
+)
+def test_a_wrong_parameter_of_a_part_is_named(given, told):
+    with pytest.raises(ParameterError, match=told) as refused:
+        aggregate("clipping + median", UPDATES, **given)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("clipping", "must end with a rule"),
+        ("median + clipping", "must end with a rule"),
+        ("median + median", r'rule "median" must stand last'),
+        ("nnm + nnm + median", "names nnm twice"),
+        ("bucketing + foolsgold", "behind bucketing rows have no sender"),
+    ],
+)
+def test_a_chain_that_cannot_be_one_is_refused_in_a_sentence(name, told):
+    with pytest.raises(ParameterError, match=told):
+        aggregate(name, UPDATES)
+
+
+def test_an_unknown_part_gets_the_right_one():
+    with pytest.raises(NotRegisteredError, match='did you mean "clipping"'):
+        aggregate("cliping + median", UPDATES)
 
 
 def test_a_rule_is_given_what_it_asks_for_by_name(own_registry):
-    @defense("curious", title="Curious")
+    @rule("curious", title="Curious")
     def curious(updates, *, weights, participants, columns, rng):
         """Looks at everything."""
         assert weights.tolist() == list(range(1, 11))
@@ -108,7 +206,7 @@ def test_a_rule_is_given_what_it_asks_for_by_name(own_registry):
 def test_a_rule_with_f_must_say_what_it_tolerates(own_registry):
     with pytest.raises(ValueError, match="is not a condition on f and n"):
 
-        @defense("boastful", title="Boastful")
+        @rule("boastful", title="Boastful")
         def boastful(updates, f: int):
             """Says nothing of its limits."""
 
@@ -221,7 +319,8 @@ def test_a_parameter_called_self_is_as_unknown_as_any_other():
         aggregate("median", UPDATES, **{"self": 3})
 
 
-RULES = [entry.name for entry in registry.entries(Kind.DEFENSE) if getattr(entry.target, "aggregates_alone", True)]
+RULES = [entry.name for entry in registry.entries(Kind.RULE)]
+CHAINS = ["nnm + median", "bucketing + fedavg", "clipping + fedavg", "arc + krum", "clipping + nnm + trimmed-mean"]
 LARGEST = {np.float32: float(np.finfo(np.float32).max), np.float64: float(np.finfo(np.float64).max)}
 
 
@@ -235,7 +334,7 @@ def huge(draw):
     return draw(arrays.arrays(dtype, shape, elements=values))
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", [*RULES, *CHAINS])
 @given(updates=huge(), data=st.data())
 def test_the_largest_numbers_give_a_finite_aggregate_or_a_refusal(name, updates, data):
     weights = data.draw(st.lists(st.floats(0.1, 1e6), min_size=len(updates), max_size=len(updates)))
@@ -254,7 +353,7 @@ def test_equal_rows_at_the_largest_number_of_single_precision_give_that_row(name
     rows = np.tile(np.array([top, -top, 1], np.float32), (n, 1))
     if name == "foolsgold":
         rows[0] = [-top, -top, 1]
-    takes_f = any(parameter.name == "f" for parameter in registry.get(Kind.DEFENSE, name).parameters)
+    takes_f = any(parameter.name == "f" for parameter in registry.get(Kind.RULE, name).parameters)
     found = aggregate(name, rows, weights=np.linspace(1, 3, n), **({"f": 0} if takes_f else {}))
     np.testing.assert_allclose(found[1:], rows[0, 1:], rtol=1e-6)
     assert np.isfinite(found).all()
@@ -274,16 +373,16 @@ def test_ordinary_rows_are_averaged_to_the_bit_as_before():
 
 
 def test_a_rule_that_gives_no_vector_or_no_finite_one_is_named(own_registry):
-    @defense("nothing-at-all", title="Nothing")
+    @rule("nothing-at-all", title="Nothing")
     def nothing(updates):
         """Nothing."""
 
-    @defense("infinite", title="Infinite")
+    @rule("infinite", title="Infinite")
     def infinite(updates):
         """Infinity."""
         return np.full(updates.shape[1], np.inf)
 
-    with pytest.raises(ParameterError, match='defense "nothing-at-all" gave no vector of 3 numbers'):
+    with pytest.raises(ParameterError, match='rule "nothing-at-all" must return the change of the model'):
         aggregate("nothing-at-all", UPDATES)
     with pytest.raises(ParameterError, match='defense "infinite" gave values that are not finite'):
         aggregate("infinite", UPDATES)

@@ -32,12 +32,13 @@ assert not heavy, heavy
     assert "list" in done.stdout
 
 
-def test_listing_defenses_does_not_load_torch():
-    code = """
+@pytest.mark.parametrize("what", ["defenses", "transports", "preaggregations", "observations", "measures"])
+def test_listing_does_not_load_torch(what):
+    code = f"""
 import sys
 from fflbench.cli import main
 try:
-    main(["list", "defenses"])
+    main(["list", "{what}"])
 except SystemExit:
     pass
 assert "torch" not in sys.modules
@@ -135,8 +136,8 @@ def test_json_tells_everything(capsys, own_folders):
 
 def test_markup_in_a_plugins_text_is_shown_as_it_is(capsys, own_registry, tmp_path):
     (tmp_path / "loud.py").write_text('''"""[bold red]No citation[/]"""
-from fflbench.registry import defense
-@defense("loud", title="Loud")
+from fflbench.registry import rule
+@rule("loud", title="Loud")
 def loud(updates):
     """[link=file:///etc/passwd]click[/link]"""
 ''')
@@ -226,8 +227,43 @@ def test_attacks_and_defenses_are_listed_with_all_that_is_known(capsys):
     ):
         assert cell in " ".join(out.split())
     _, out, _ = fflbench(capsys, "list", "defenses")
-    for cell in ("multi-krum", "Blanchard et al.", "f < (n - 2)/2"):
+    for cell in ("multi-krum", "Blanchard et al.", "f < (n - 2)/2", "fragment-exchange + reputation"):
         assert cell in " ".join(out.split())
+
+
+def listed(capsys, what):
+    _, out, _ = fflbench(capsys, "list", what, "--json")
+    return {entry["name"]: entry for entry in json.loads(out)}
+
+
+def test_defenses_are_all_that_a_suite_can_name_alone(capsys):
+    found = listed(capsys, "defenses")
+    rules = listed(capsys, "rules")
+    assert set(found) == {"ffl", "ideal-secagg", *rules}
+    assert found["ffl"]["parts"] == ["fragment-exchange", "reputation"]
+    assert found["ffl"]["tolerates"] == rules["reputation"]["tolerates"]
+    names = [parameter["name"] for parameter in found["ffl"]["parameters"]]
+    assert "fragment-exchange.mode" in names
+    assert "reputation.alpha" in names
+    assert [parameter["name"] for parameter in found["trimmed-mean"]["parameters"]] == ["f"]
+
+
+def test_transports_are_listed_with_what_a_server_sees_and_how_participants_can_deviate(capsys):
+    found = listed(capsys, "transports")
+    assert (found["plain"]["rows"], found["plain"]["deviation"]) == ("participant", [])
+    assert found["ideal-secagg"]["rows"] == "sum"
+    (strategy,) = (each for each in found["fragment-exchange"]["deviation"] if each["name"] == "strategy")
+    assert (strategy["type"], strategy["default"]) == ("1 | 2 | 3", 1)
+    _, out, _ = fflbench(capsys, "list", "transports")
+    for cell in ("the sum of all updates", "strategy (1 | 2 | 3, default 1)"):
+        assert cell in " ".join(out.split())
+
+
+def test_preaggregations_and_observations_are_listed(capsys):
+    assert "bound" in [each["name"] for each in listed(capsys, "preaggregations")["clipping"]["parameters"]]
+    found = listed(capsys, "observations")
+    assert (found["submission"]["knows"], found["submission"]["adaptive"]) == (["server view"], False)
+    assert found["colluding-participant"]["adaptive"]
 
 
 def test_a_task_that_cannot_be_built_is_told_and_the_rest_is_listed(capsys, own_registry, own_folders, tmp_path):

@@ -1,9 +1,12 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fflbench import kernels
+from fflbench.federation.rule import Geometry
 from tests.strategies import matrices
 
 
@@ -79,3 +82,89 @@ def test_the_weighted_mean_is_the_mean_by_weight(updates, data):
     wanted = np.average(updates.astype(np.float64), axis=0, weights=weights)
     scale = np.abs(updates).max(initial=1)
     np.testing.assert_allclose(kernels.weighted_mean(updates, weights), wanted, rtol=1e-5, atol=1e-6 * scale)
+
+
+@st.composite
+def combinations(draw):
+    """Rows of either precision, and coefficients for as many, fewer or more of them; some are diagonal."""
+    n, m, d = draw(st.integers(1, 8)), draw(st.integers(1, 10)), draw(st.integers(0, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    coefficients = rng.choice([0.0, 1.0, 0.5, -2.0, 1 / 3], (m, n))
+    if draw(st.booleans()):
+        coefficients = np.diag(rng.choice([0.0, 1.0, 1e-3, 3.0], n))
+    return rng.normal(size=(n, d)).astype(draw(st.sampled_from([np.float32, np.float64]))), coefficients
+
+
+@given(combinations(), st.sampled_from([1, 7, 64, 1 << 18]), st.integers(1, 3))
+def test_rows_are_combined_by_their_coefficients_whatever_the_blocks_and_threads(given, block, threads):
+    rows, coefficients = given
+    wanted, before = coefficients @ rows.astype(np.float64), rows.copy()
+    with pytest.MonkeyPatch.context() as patch, kernels.threads(threads):
+        patch.setattr(kernels, "BLOCK", block)
+        found = kernels.combine(rows, coefficients)
+    assert found.dtype == rows.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 if rows.dtype == np.float32 else 1e-14)
+    if len(coefficients) > len(rows):
+        np.testing.assert_array_equal(rows, before)
+    elif found.size:
+        assert np.shares_memory(found, rows)
+
+
+@pytest.mark.parametrize("m", [1, 30, 60])
+def test_combined_rows_are_the_same_bits_whatever_the_threads(m):
+    coefficients = np.random.default_rng(1).random((m, 60))
+    found = []
+    for count in (1, 3):
+        with kernels.threads(count):
+            rows = np.random.default_rng(0).normal(size=(60, 200_001)).astype(np.float32)
+            found.append(kernels.combine(rows, coefficients).tobytes())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("coefficients", [np.full((40, 40), 1 / 40), np.eye(40) / 3, np.full((3, 40), 0.025)])
+def test_rows_are_combined_without_a_second_matrix(coefficients):
+    rows = np.ones((40, 250_000), np.float32)
+    kernels.combine(rows[:, :10], coefficients)
+    tracemalloc.start()
+    try:
+        with kernels.threads(2):
+            kernels.combine(rows, coefficients)
+        assert tracemalloc.get_traced_memory()[1] < 0.06 * rows.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_means_of_the_largest_numbers_are_finite():
+    top = np.finfo(np.float32).max
+    for n in range(2, 12):
+        rows = np.full((n, 3), top)
+        found = kernels.combine(rows, np.full((n, n), 1 / n))
+        np.testing.assert_allclose(found, np.float64(top), rtol=1e-6)
+
+
+def test_a_factor_too_small_for_single_precision_keeps_its_digits():
+    rows = np.full((2, 5), 3e38, np.float32)
+    found = kernels.combine(rows, np.diag([1.2345678e-41, 1.0]))
+    np.testing.assert_allclose(found[0], 3e38 * 1.2345678e-41, rtol=1e-6)
+
+
+@given(combinations())
+def test_geometry_carries_norms_and_distances_through_a_combination(given):
+    rows, coefficients = given
+    geometry = Geometry(rows)
+    assert geometry.products.shape == (len(rows), len(rows))
+    largest = max(
+        1.0, float((rows.astype(np.float64) ** 2).sum(1).max()) * float(np.abs(coefficients).sum(1).max()) ** 2
+    )
+    carried = geometry.combined(coefficients, rows)
+    made = coefficients @ rows.astype(np.float64)
+    np.testing.assert_allclose(carried.norms**2, (made**2).sum(1), rtol=1e-9, atol=1e-12 * largest)
+    wanted = ((made[:, None] - made[None]) ** 2).sum(2)
+    np.testing.assert_allclose(carried.distances, wanted, rtol=1e-9, atol=1e-12 * largest)
+
+
+def test_kept_rows_move_up_in_place():
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    kept = kernels.compact(rows, np.array([False, True, False, True]))
+    assert kept.tolist() == [[3, 4, 5], [9, 10, 11]]
+    assert np.shares_memory(kept, rows)

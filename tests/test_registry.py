@@ -15,10 +15,10 @@ PLUGIN = '''
 """Half the mean. Nobody et al., A rule for tests, 2026."""
 from typing import Annotated
 from fflbench.federation import Attack
-from fflbench.registry import attack, defense
+from fflbench.registry import attack, rule
 
-@defense("half-mean", title="Half mean", tolerates="f = 0", version=3)
-def half_mean(updates, scale: Annotated[float, "what the mean is multiplied with"] = 0.5, *, weights=None):
+@rule("half-mean", title="Half mean", tolerates="f = 0", version=3)
+def half_mean(updates, factor: Annotated[float, "what the mean is multiplied with"] = 0.5, *, weights=None):
     """The mean of all updates,
     scaled.
 
@@ -43,13 +43,13 @@ def plugin(tmp_path, own_registry):
 
 def test_what_is_known_of_a_plugin_is_read_off_its_source(plugin):
     assert registry.load_named([plugin()]) == ()
-    rule = registry.get(Kind.DEFENSE, "half-mean")
+    rule = registry.get(Kind.RULE, "half-mean")
     assert rule.title == "Half mean"
     assert rule.summary == "The mean of all updates, scaled."
     assert rule.citation == "Half the mean. Nobody et al., A rule for tests, 2026."
     assert (rule.version, rule.tolerates) == (3, "f = 0")
     assert [(p.name, p.type, p.default, p.meaning) for p in rule.parameters] == [
-        ("scale", "float", 0.5, "what the mean is multiplied with")
+        ("factor", "float", 0.5, "what the mean is multiplied with")
     ]
     shout = registry.get(Kind.ATTACK, "shout")
     assert shout.knows == ("own data", "defense")
@@ -64,8 +64,8 @@ def test_creating_refuses_bad_parameters_by_the_name_of_the_plugin(plugin):
 
 def test_an_unknown_name_gets_the_nearest_one(plugin):
     registry.load_named([plugin()])
-    with pytest.raises(NotRegisteredError, match=r'did you mean "half-mean"\? \(fflbench list defenses; a file'):
-        registry.get(Kind.DEFENSE, "halfmean")
+    with pytest.raises(NotRegisteredError, match=r'did you mean "half-mean"\? \(fflbench list rules; a file'):
+        registry.get(Kind.RULE, "halfmean")
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_an_unknown_name_gets_the_nearest_one(plugin):
         (PLUGIN.replace('"own data"', '"everything"'), 'unknown knowledge "everything"'),
         (PLUGIN.replace('"half-mean"', '"Half Mean"'), '"Half Mean" cannot be a name'),
         (PLUGIN.replace('"half-mean"', f'"{"h" * 300}"'), "cannot be a name: it has 300 letters, and at most 100 fit"),
-        (PLUGIN.replace('"half-mean"', "5"), "the name of a defense must be a text"),
-        (PLUGIN.replace('"Half mean"', "5"), 'defense "half-mean": its title must be a text'),
+        (PLUGIN.replace('"half-mean"', "5"), "the name of a rule must be a text"),
+        (PLUGIN.replace('"Half mean"', "5"), 'rule "half-mean": its title must be a text'),
         (
             PLUGIN.replace("version=3", "version='new'"),
-            'defense "half-mean": its version must be a whole number from 1',
+            'rule "half-mean": its version must be a whole number from 1',
         ),
-        (PLUGIN.replace("version=3", "version=True"), 'defense "half-mean": its version must be a whole number from 1'),
+        (PLUGIN.replace("version=3", "version=True"), 'rule "half-mean": its version must be a whole number from 1'),
         (
             PLUGIN.replace("Shout(Attack)", "Shout"),
             'attack "shout" must be a subclass of fflbench.federation.attack.Attack',
@@ -91,8 +91,8 @@ def test_an_unknown_name_gets_the_nearest_one(plugin):
         (PLUGIN.replace("Shout(Attack)", "Shout(dict)"), 'attack "shout" must be a subclass'),
         (PLUGIN.replace('knows=["own data", "defense"]', "knows=None"), "TypeError"),
         (
-            'from fflbench.registry import defense\n@defense("idle", title="Idle")\nclass Idle:\n    pass',
-            'defense "idle" must be a subclass of fflbench.federation.defense.Defense',
+            'from fflbench.registry import rule\n@rule("idle", title="Idle")\nclass Idle:\n    pass',
+            'rule "idle" must be a subclass of fflbench.federation.rule.Rule',
         ),
         (
             'from fflbench.registry import task\n@task("idle", title="Idle")\nclass Idle:\n    pass',
@@ -112,7 +112,7 @@ def test_a_broken_plugin_names_itself_and_its_error_and_the_rest_still_works(plu
     (failure,) = registry.load_named([broken, plugin(PLUGIN)])
     assert failure.plugin == broken
     assert error in failure.error
-    assert registry.get(Kind.DEFENSE, "half-mean")
+    assert registry.get(Kind.RULE, "half-mean")
     assert registry.get(Kind.TASK, "digits-mlp")
 
 
@@ -120,7 +120,7 @@ def test_a_plugin_that_breaks_half_way_leaves_nothing_behind(plugin):
     (failure,) = registry.load_named([plugin(PLUGIN + "\n1 / 0")])
     assert "ZeroDivisionError" in failure.error
     with pytest.raises(NotRegisteredError):
-        registry.get(Kind.DEFENSE, "half-mean")
+        registry.get(Kind.RULE, "half-mean")
 
 
 def test_a_file_or_module_that_does_not_exist_is_a_failure_that_says_so(own_registry):
@@ -132,7 +132,7 @@ def test_a_file_or_module_that_does_not_exist_is_a_failure_that_says_so(own_regi
 def test_two_plugins_with_one_name_are_an_error_that_names_both(plugin, tmp_path):
     with pytest.raises(DuplicateNameError) as caught:
         registry.load_named([plugin(name="first.py"), plugin(name="second.py")])
-    assert 'defense "half-mean" is registered twice' in str(caught.value)
+    assert 'rule "half-mean" is registered twice' in str(caught.value)
     assert str(tmp_path / "first.py") in str(caught.value)
     assert str(tmp_path / "second.py") in str(caught.value)
 
@@ -141,7 +141,7 @@ def test_two_in_one_file_with_one_name_are_an_error_too(plugin):
     twice = (
         PLUGIN
         + '''
-@defense("half-mean", title="Another")
+@rule("half-mean", title="Another")
 def another(updates):
     """Another one."""
 '''
@@ -158,7 +158,7 @@ def test_a_module_may_call_anything_its_path(plugin):
 def test_a_plugin_that_was_mended_loads(plugin):
     assert registry.load_named([plugin("1 / 0")])
     assert registry.load_named([plugin(PLUGIN)]) == ()
-    assert registry.get(Kind.DEFENSE, "half-mean")
+    assert registry.get(Kind.RULE, "half-mean")
 
 
 def test_a_file_named_as_a_module_gets_a_hint(own_registry):
@@ -171,7 +171,7 @@ def test_a_package_may_be_named_by_its_file(plugin, tmp_path):
     (tmp_path / "rules/__init__.py").write_text("")
     (tmp_path / "rules/inner.py").write_text(PLUGIN)
     assert registry.load_named([str(tmp_path / "rules/__init__.py")]) == ()
-    assert registry.get(Kind.DEFENSE, "half-mean")
+    assert registry.get(Kind.RULE, "half-mean")
 
 
 def test_a_package_that_fails_leaves_none_of_its_modules(plugin, tmp_path, monkeypatch):
@@ -181,7 +181,7 @@ def test_a_package_that_fails_leaves_none_of_its_modules(plugin, tmp_path, monke
     monkeypatch.syspath_prepend(tmp_path)
     assert registry.load_named(["failing"])
     with pytest.raises(NotRegisteredError):
-        registry.get(Kind.DEFENSE, "half-mean")
+        registry.get(Kind.RULE, "half-mean")
 
 
 def test_a_class_from_a_notebook_can_be_registered(own_registry):
@@ -230,7 +230,7 @@ def test_every_module_of_a_package_is_loaded_but_the_private_ones(plugin, tmp_pa
     monkeypatch.syspath_prepend(tmp_path)
     failures = registry.load_named(["many_rules"])
     assert [failure.plugin for failure in failures] == ["many_rules.bad"]
-    assert registry.get(Kind.DEFENSE, "half-mean").module == "many_rules.good"
+    assert registry.get(Kind.RULE, "half-mean").module == "many_rules.good"
 
 
 def test_a_reloaded_module_replaces_its_plugin(plugin, tmp_path, monkeypatch):
@@ -241,7 +241,7 @@ def test_a_reloaded_module_replaces_its_plugin(plugin, tmp_path, monkeypatch):
     registry.load_named(["changing_rule"])
     source.write_text(PLUGIN.replace("0.5", "0.25"))
     importlib.reload(sys.modules["changing_rule"])
-    assert registry.get(Kind.DEFENSE, "half-mean").parameters[0].default == 0.25
+    assert registry.get(Kind.RULE, "half-mean").parameters[0].default == 0.25
 
 
 def test_importing_the_folders_by_their_bare_names_registers_nothing_twice():
@@ -270,7 +270,7 @@ def test_one_file_under_two_module_names_is_one_plugin(plugin, tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "outer")
     assert registry.load_named(["outer.inner.rule", "inner.rule"]) == ()
-    assert registry.get(Kind.DEFENSE, "half-mean").module == "outer.inner.rule"
+    assert registry.get(Kind.RULE, "half-mean").module == "outer.inner.rule"
 
 
 def test_suites_are_registered_by_the_folder(own_registry, tmp_path):
@@ -301,17 +301,17 @@ STRANGE = '''
 import sys
 from typing import Annotated
 import numpy as np
-from fflbench.federation import Attack, Defense
-from fflbench.registry import attack, defense
+from fflbench.federation import Attack
+from fflbench.registry import attack, rule
 
 class Odd(BaseException):
     """An exception that nobody expects."""
 
-@defense("unchecked", title="Unchecked")
-def unchecked(updates, model: Annotated[np.ndarray, "a type that nobody can check"] = None):
+@rule("unchecked", title="Unchecked")
+def unchecked(updates, images: Annotated[np.ndarray, "a type that nobody can check"] = None):
     """Takes an array."""
 
-@defense("unspeakable-type", title="Unspeakable")
+@rule("unspeakable-type", title="Unspeakable")
 def unspeakable(updates, where: frozenset[int] = frozenset()):
     """Takes what no record can hold."""
 
@@ -345,8 +345,8 @@ def test_whatever_creating_a_plugin_raises_is_one_sentence(plugin, what, told):
 
 def test_a_type_that_cannot_be_checked_is_one_sentence(plugin):
     registry.load_named([plugin(STRANGE)])
-    with pytest.raises(ParameterError, match=r'defense "unchecked": model = none cannot be checked \(Pydantic.*\)$'):
-        registry.get(Kind.DEFENSE, "unchecked").create()
+    with pytest.raises(ParameterError, match=r'rule "unchecked": images = none cannot be checked \(Pydantic.*\)$'):
+        registry.get(Kind.RULE, "unchecked").create()
 
 
 def test_a_value_that_no_record_can_hold_is_one_sentence(plugin):

@@ -8,10 +8,10 @@ from fflbench.registry import Kind
 
 RULE = '''
 """A rule of somebody's."""
-from fflbench.registry import defense
+from fflbench.registry import rule
 {more}
 
-@defense("own-rule", title="Own rule")
+@rule("own-rule", title="Own rule")
 def own_rule(updates):
     """The mean."""
     return {value}
@@ -31,11 +31,11 @@ def version(tmp_path, own_registry, monkeypatch):
         monkeypatch.setattr(sys, "path", [str(folder.parent), str(folder), *sys.path])
         for name in [name for name in sys.modules if name.partition(".")[0] in ("own_package", "helper")]:
             monkeypatch.delitem(sys.modules, name)
-        registry._entries.pop((Kind.DEFENSE, "own-rule"), None)
+        registry._entries.pop((Kind.RULE, "own-rule"), None)
         importlib.invalidate_caches()
         plugin = str(folder / "rule.py") if by_path else "own_package.rule"
         assert registry.load_named([plugin]) == ()
-        return registry.get(Kind.DEFENSE, "own-rule").results_version
+        return registry.get(Kind.RULE, "own-rule").results_version
 
     return load
 
@@ -73,7 +73,7 @@ def test_files_beside_a_loose_one_that_it_does_not_import_do_not_count(version):
 
 
 def test_built_ins_are_known_by_their_number_alone():
-    assert registry.get(Kind.DEFENSE, "median").results_version == 1
+    assert registry.get(Kind.RULE, "median").results_version == 1
 
 
 def test_code_that_no_file_holds_has_no_digest(own_registry, monkeypatch):
@@ -86,5 +86,5 @@ def test_code_that_no_file_holds_has_no_digest(own_registry, monkeypatch):
         """The mean."""
 
     mean.__module__ = "__main__"
-    registry.defense("from-a-notebook", title="From a notebook")(mean)
-    assert registry.get(Kind.DEFENSE, "from-a-notebook").results_version == 1
+    registry.rule("from-a-notebook", title="From a notebook")(mean)
+    assert registry.get(Kind.RULE, "from-a-notebook").results_version == 1

@@ -1,4 +1,4 @@
-"""The structure of the code: imports go downwards only, and every cell has a measure."""
+"""The structure of the code: imports go downwards, every cell has a measure, and a transport is known by contract."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ LAYERS = (
     ("records",),
     ("report.table",),
     ("report.picture",),
-    ("measures.measure",),
+    ("measures.measure", "measures.published"),
     ("measures",),
     ("report",),
     ("privacy",),
@@ -99,7 +99,7 @@ def test_imports_go_downwards_only():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("fflbench.registry", "def create():\n    from fflbench.federation.defense import Rule"),
+        ("fflbench.registry", "def create():\n    from fflbench.federation.rule import Rule"),
         ("fflbench.records.manifest", "import fflbench.suites.plan"),
         ("fflbench.report.board", "from fflbench.measures import robustness"),
         ("fflbench.execution.run", "from fflbench import run_and_report"),
@@ -161,3 +161,56 @@ def test_no_code_branches_on_whether_a_cell_has_a_measure():
         if NO_MEASURE.search(line)
     ]
     assert found == []
+
+
+OF_THE_EXCHANGE = re.compile(r"partner|mixing|unmix|pair[ _-]?sum|\bstrateg(y|ies)[ _-]*(?=$|[\d{(\\])", re.IGNORECASE)
+"""Words of one transport, numbered strategies too; everything else knows transports by their contract alone."""
+
+
+def words(tree):
+    """Yield identifiers and texts of a file with their lines; texts that only document are left out."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value, node.lineno
+        for field in ("id", "attr", "arg", "name", "asname"):
+            if isinstance(word := getattr(node, field, None), str):
+                yield word, getattr(node, "lineno", 0)
+
+
+def test_no_other_part_speaks_of_the_exchange():
+    exchange = ROOT / "defenses" / "transports" / "fragment_exchange"
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {word}"
+        for file in sorted(MODULES.values())
+        if exchange not in file.parents
+        for word, line in words(ast.parse(file.read_text("utf-8")))
+        if OF_THE_EXCHANGE.search(word)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "partner = 1",
+        "def undo_mixing(): ...",
+        "view.mixing_seconds",
+        "rule(unmixed=1)",
+        "def add(pair_sum): ...",
+        'title = "Sum of partners"',
+        'title = f"{defense}, strategy {number}"',
+        'label = re.sub(r", strategy \\d+$", "", label)',
+        'column = "strategy"',
+        "from fflbench import unmixing as other",
+    ],
+)
+def test_a_word_of_the_exchange_is_found(source):
+    assert any(OF_THE_EXCHANGE.search(word) for word, _ in words(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source", ['"""Partners exchange."""', "def undo():\n    '''Undo the mixing.'''", "scheduling_strategy = 1"]
+)
+def test_other_words_are_let_through(source):
+    assert not any(OF_THE_EXCHANGE.search(word) for word, _ in words(ast.parse(source)))

@@ -36,10 +36,10 @@ PLUGIN = f'''
 {("Nobody " + EVIL)!r}
 import warnings
 from typing import Annotated
-from fflbench.registry import defense, task
+from fflbench.registry import rule, task
 from fflbench.tasks import Task
 
-@defense("throws", title={("Throws " + EVIL)!r})
+@rule("throws", title={("Throws " + EVIL)!r})
 def throws(updates, word: Annotated[str, {EVIL!r}] = {EVIL!r}):
     {("Throws " + EVIL)!r}
     warnings.warn({("warned " + EVIL)!r})

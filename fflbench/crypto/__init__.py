@@ -1,1 +1,1 @@
-"""Cryptography of the fragment exchange: key agreement, pads, masks, sealed seeds, and the messages themselves."""
+"""Cryptographic primitives: groups, key derivation, pads, sealed seeds."""

@@ -1,5 +1,5 @@
-"""What can go wrong in an exchange. No error text holds anything secret."""
+"""Errors of cryptographic protocols. No error text holds anything secret."""
 
 
-class ExchangeError(Exception):
-    """A message that must not be believed: the exchange ends."""
+class ProtocolError(Exception):
+    """A message that must not be accepted: the exchange ends."""

@@ -6,7 +6,7 @@ measuring, not for a deployment whose attackers can time it.
 
 from dataclasses import dataclass
 
-from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.errors import ProtocolError
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Group:
         value = int.from_bytes(received)
         # 0, 1 and p - 1 make the secret guessable, and so does any element of a small subgroup.
         if len(received) != self.SIZE or not 2 <= value <= self.p - 2 or pow(value, self.q, self.p) != 1:
-            raise ExchangeError("a power that is no element of the group")
+            raise ProtocolError("a power that is no element of the group")
         return pow(value, int.from_bytes(secret), self.p).to_bytes(self.SIZE)
 
 

@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.uint8]
 
 
 def pad_key(seed: bytes, purpose: str, round: int) -> bytes:
-    """The key of a pad. Its label names no partner: the server must find r again without being told who that was."""
+    """Return the key of a pad. Its label names no party: a server derives it without being told who drew the seed."""
     return derive(seed, "pad", purpose, round)
 
 

@@ -8,7 +8,7 @@ from Crypto.Hash import SHA256
 from Crypto.PublicKey import RSA
 
 from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.errors import ProtocolError
 from fflbench.crypto.pads import SEED_BYTES
 
 BITS = 3072
@@ -40,9 +40,9 @@ class OpeningKey:
         try:
             seed = PKCS1_OAEP.new(self._key, SHA256, label=_label(round)).decrypt(sealed)
         except (ValueError, TypeError) as error:
-            raise ExchangeError("a sealed seed that does not open") from error
+            raise ProtocolError("a sealed seed that does not open") from error
         if len(seed) != SEED_BYTES:
-            raise ExchangeError("a sealed seed of the wrong length")
+            raise ProtocolError("a sealed seed of the wrong length")
         return seed
 
 

@@ -18,8 +18,7 @@ from fflbench.records.arrays import pack, unpack
 from fflbench.records.manifest import manifest, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
-from fflbench.registry import Kind
-from fflbench.suites.plan import Cell
+from fflbench.suites.cell import Cell
 from fflbench.types import State
 
 CHECKPOINT_SECONDS = 60.0
@@ -96,10 +95,8 @@ def play(
     try:
         outcome = cell.measure.run(
             Context(
-                task=cell.create(Kind.TASK),
-                defense=cell.create(Kind.DEFENSE),
+                **cell.created(),
                 seed=cell.seed,
-                attack=cell.attack,
                 device=device,
                 report=report,
                 keep=keep,
@@ -144,6 +141,7 @@ def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **fou
         suite=suite,
         labels=dict(cell.labels),
         sweep={kind: dict(sweep) for kind, sweep in cell.sweep.items()},
+        shared_by={label: dict(sweep) for label, sweep in cell.shared_by.items()},
         configuration=dict(cell.configuration),
         manifest=manifest(cell.configuration, device, plugins),
         **found,

@@ -8,7 +8,7 @@ from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES
 from fflbench.progress import track
 from fflbench.registry import Kind
-from fflbench.suites.plan import Cell
+from fflbench.suites.cell import Cell
 from fflbench.tasks import Task
 
 GUESS = 0.01
@@ -36,7 +36,7 @@ def one_kind(cells: Sequence[Cell]) -> bool:
 
 
 def _decides(cell: Cell, kinds: Collection[Kind]) -> str:
-    return str([cell.configuration[kind] for kind in cell.kinds if kind in kinds])
+    return str([cell.configuration[kind] for kind in Kind if kind in kinds and kind in cell.configuration])
 
 
 def _each(cells: Sequence[Cell], kinds: Collection[Kind], estimate: Callable[[Cell], N], bar: str = "") -> list[N]:
@@ -53,7 +53,7 @@ def _seconds(cell: Cell, timing: Timing) -> float:
         # It is on other machines only, and nobody downloads a data set for an estimate.
         return guess
     try:
-        return cell.measure.estimate(task, cell.create(Kind.DEFENSE), cell.attack, timing)
+        return cell.measure.estimate(task, cell.defense, cell.attack, timing)
     except (Exception, SystemExit):
         # Whatever is wrong with it will be told in its cell.
         return guess

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fflbench.execution.cell import record_of
 from fflbench.records.record import Record
 from fflbench.records.store import Store
-from fflbench.suites.plan import Cell
+from fflbench.suites.cell import Cell
 from fflbench.units import readable_bytes
 
 TICK = 0.5

@@ -22,11 +22,12 @@ from fflbench.errors import FflbenchError
 from fflbench.execution.cell import StoppedError
 from fflbench.execution.cell import play as play_cell
 from fflbench.execution.jobs import Stopped, Unfit
-from fflbench.federation.defense import Defense
+from fflbench.federation import Transport
+from fflbench.records import parts
 from fflbench.records.manifest import RESULTS_VERSION, commit
+from fflbench.records.parts import Part
 from fflbench.records.record import Record
-from fflbench.registry import Kind
-from fflbench.suites.plan import Cell
+from fflbench.suites.cell import Cell
 
 OWN_DATA = os.environ.get(ENVIRONMENT, "")
 """Where this node's data lies, if the driver knows no better."""
@@ -99,9 +100,9 @@ def play(
             return Stopped(stopped.kept)
 
 
-def part_of(cell: Cell, kind: Kind) -> str:
+def _name(part: Part) -> str:
     """A part of a cell, as nodes and driver speak of it."""
-    return f"{kind.value} {cell.configuration[kind]['name']}"
+    return f"{part.kind} {part.name}"
 
 
 def data_of(cell: Cell) -> str:
@@ -111,7 +112,7 @@ def data_of(cell: Cell) -> str:
 
 def parts_of(cell: Cell) -> set[str]:
     """All that a node must have, and the nothing that stands for everything."""
-    return {"", data_of(cell), *(part_of(cell, kind) for kind in cell.kinds)}
+    return {"", data_of(cell), *map(_name, parts.parts_of(cell.configuration))}
 
 
 def _unfit(cell: Cell, versions: Mapping[str, int | str], baggage: Baggage) -> Unfit | None:
@@ -123,16 +124,17 @@ def _unfit(cell: Cell, versions: Mapping[str, int | str], baggage: Baggage) -> U
         return Unfit(f"its fflbench is of results version {RESULTS_VERSION}, and the run's of {versions['core']}")
     if failure := _load(baggage.plugins, baggage.sources):
         return Unfit(failure)
-    for kind in cell.kinds:
-        part = part_of(cell, kind)
+    for part in parts.parts_of(cell.configuration):
+        name = _name(part)
         try:
-            created, version = cell.create(kind), cell.entry(kind).results_version
+            entry = registry.get(part.kind, part.name)
+            created, version = entry.create(**part.parameters), entry.results_version
         except FflbenchError as error:
-            return Unfit(str(error), part)
-        if version != versions[kind]:
-            return Unfit(f"its {part} is of results version {version}, and the run's of {versions[kind]}", part)
-        if isinstance(created, Defense) and (missing := created.missing()):
-            return Unfit(missing, part)
+            return Unfit(str(error), name)
+        if version != versions[part.key]:
+            return Unfit(f"its {name} is of results version {version}, and the run's of {versions[part.key]}", name)
+        if isinstance(created, Transport) and (missing := created.missing()):
+            return Unfit(missing, name)
     return _without_data(cell, (baggage.data, OWN_DATA))
 
 

@@ -29,7 +29,8 @@ from fflbench.records.store import Store
 from fflbench.records.store import read as read_record
 from fflbench.records.validation import LONGEST_TITLE
 from fflbench.registry import Kind
-from fflbench.suites.plan import Cell, plan
+from fflbench.suites.cell import Cell
+from fflbench.suites.plan import plan
 from fflbench.suites.suite import read
 from fflbench.tasks import Task
 from fflbench.texts import slug
@@ -56,6 +57,8 @@ class Plan:
     cells: list[Cell]
     done: dict[str, Record] = field(default_factory=dict)
     """Records that stand, by cell."""
+    relabelled: dict[str, Record] = field(default_factory=dict)
+    """Those of them that are to be kept under labels which their files do not have."""
     outdated: dict[str, list[str]] = field(default_factory=dict)
     """Of cells that were finished by other code: the parts of it that have changed since."""
     force: bool = False
@@ -105,20 +108,22 @@ def prepare(
         name, title, cells = content.name, content.title, plan(content)
         store = Store(Path(out) / name)
     for cell in cells:
-        for kind in cell.kinds:
-            if cell.entry(kind).module == "__main__":
-                raise SuiteError(
-                    f"{cell.entry(kind)} stands in the script itself; move it to a file and name that in plugins"
-                )
+        for entry in cell.entries.values():
+            if entry.module == "__main__":
+                raise SuiteError(f"{entry} stands in the script itself; move it to a file and name that in plugins")
         for file in (store.file(cell.id), store.arrays_file(cell.id), store.checkpoint(cell.id)):
             if os.path.isdir(file):  # noqa: PTH112 (a name too long for a folder is none)
                 raise RecordError(f"{file} is a folder where a file of a record should be; move it away")
     planned = Plan(name, title, store, cells, force=force, one_record=one_record)
     if force:
         return planned
-    found = {cell.id: record for cell in cells if (record := _finished(cell, store, name))}
+    found = {cell.id: record for cell in cells if (record := _finished(cell, store))}
     outdated = {cell.id: changed for cell in cells if cell.id in found and (changed := _changed(found[cell.id], cell))}
-    return replace(planned, done={key: found[key] for key in found if key not in outdated}, outdated=outdated)
+    done = {
+        cell.id: _labelled(found[cell.id], cell, name) for cell in cells if cell.id in found and cell.id not in outdated
+    }
+    relabelled = {key: record for key, record in done.items() if not one_record and _new_labels(record, found[key])}
+    return replace(planned, done=done, relabelled=relabelled, outdated=outdated)
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,10 @@ def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] 
     `KeyboardInterrupt`.
     """
     records, cells = dict(planned.done), planned.open
+    if planned.relabelled:
+        with planned.store.writing():
+            for record in planned.relabelled.values():
+                planned.store.write(record)
     if cells:
         with planned.store.writing(), closing(_events(planned, cells, options)) as events:
             for event in events:
@@ -385,8 +394,8 @@ def estimate(planned: Plan, workers: int | None = None) -> float:
     return START_UP + one_by_one + together / max(1, min(workers or cores(), len(planned.open)))
 
 
-def _finished(cell: Cell, store: Store, suite: str) -> Record | None:
-    """A cell's record if it succeeded and is whole; its labels are today's."""
+def _finished(cell: Cell, store: Store) -> Record | None:
+    """A cell's record if it succeeded and is whole."""
     record = store.read(cell.id)
     if record is None or record.status != "done":
         return None
@@ -395,14 +404,30 @@ def _finished(cell: Cell, store: Store, suite: str) -> Record | None:
     except RecordError as error:
         warnings.warn(f"{error}; its cell runs again", stacklevel=2)
         return None
-    return record.model_copy(update={"labels": dict(cell.labels), "sweep": dict(cell.sweep), "suite": suite})
+    return record
+
+
+def _labelled(record: Record, cell: Cell, suite: str) -> Record:
+    """A finished cell's record with the labels that the suite has now."""
+    sweeps = {"sweep": dict(cell.sweep), "shared_by": dict(cell.shared_by)}
+    return record.model_copy(update={"labels": dict(cell.labels), "suite": suite, **sweeps})
+
+
+def _new_labels(now: Record, kept: Record) -> bool:
+    """Whether a suite shows a record under a label that its file does not have.
+
+    A run of fewer defenses takes none away: the rows of the others stay in the folder.
+    """
+    rows = [{record.labels["defense"], *record.shared_by} for record in (now, kept)]
+    others = [{**record.labels, "defense": ""} for record in (now, kept)]
+    return not rows[0] <= rows[1] or others[0] != others[1]
 
 
 def _changed(record: Record, cell: Cell) -> list[str]:
     """Parts of a cell whose results version, or source, is no longer that of its record."""
     made, now = record.manifest.get("results"), results_versions(cell.configuration)
     before = made if isinstance(made, dict) else {}
-    parts = {kind.value: str(cell.entry(kind)) for kind in cell.kinds}
+    parts = {key: str(entry) for key, entry in cell.entries.items()}
     return [parts.get(part, "fflbench itself") for part, version in now.items() if before.get(part) != version]
 
 
@@ -410,10 +435,9 @@ def _from_record(file: Path, settings: Iterable[str], seeds: Sequence[int] | Non
     if list(settings) or seeds is not None:
         raise SuiteError(f"{file} is the record of one cell, which --set and --seeds cannot change")
     record = read_record(file)
-    cell = Cell(record.configuration, record.labels, record.sweep)
+    cell = Cell.of(record)
     try:
-        for kind in cell.kinds:
-            cell.create(kind)
+        cell.created()
     except (FflbenchError, KeyError, TypeError) as error:
         raise RecordError(f"{file} cannot be run again: {error}") from error
     return record.suite, record.title, [cell]

@@ -18,7 +18,7 @@ from fflbench.records.manifest import manifest
 from fflbench.records.packed import ENTRIES
 from fflbench.records.record import Record
 from fflbench.statistics import prediction
-from fflbench.suites.plan import Cell
+from fflbench.suites.cell import Cell
 
 DECIDES = ("results", "python", "libraries", "system", "processor", "device")
 """What must be the same for results to be the same bits."""
@@ -75,21 +75,16 @@ def _chosen(found: Evidence, sample: int, seed: int, *, reported: bool) -> list[
 
 def _repeatable(record: Record) -> bool:
     """Whether its code is here, and it measures no time."""
-    cell = _cell(record)
+    cell = Cell.of(record)
     try:
-        for kind in cell.kinds:
-            cell.create(kind)
+        cell.created()
     except (FflbenchError, KeyError, TypeError):
         return False
     return not cell.measure.alone
 
 
-def _cell(record: Record) -> Cell:
-    return Cell(record.configuration, record.labels, record.sweep)
-
-
 def _verdict(found: Evidence, record: Record, device: str, plugins: Sequence[str]) -> Verdict:
-    cell = _cell(record)
+    cell = Cell.of(record)
     again = play(cell, record.suite, device=device, plugins=plugins)
     if again.status == "failed":
         return Verdict(record, "different", f"it fails now: {again.reason}")

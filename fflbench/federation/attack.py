@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -99,14 +99,6 @@ class Attack:
     knows: ClassVar[tuple[str, ...]] = ()
     """What it declares it must know; set by the decorator that registers it."""
 
-    strategy: Annotated[
-        Literal[1, 2, 3],
-        "where fragments are exchanged: 1 mix as agreed, 2 submit all poison instead, 3 give poison and submit clean",
-    ] = 1
-    avoid_each_other: Annotated[bool, "where fragments are exchanged: attackers never exchange with attackers"] = False
-    lone_sender: Annotated[
-        bool, "where fragments are exchanged: an attacker who finds no partner submits its own row, under its own pad"
-    ] = False
     share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
 
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -7,7 +7,7 @@ seed and the round, batches and noise the seed, the participant and the round: t
 import copy
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from statistics import fmean
 from typing import Any, ParamSpec, TypeVar
@@ -21,10 +21,12 @@ from fflbench.conversion import PLAIN
 from fflbench.data import Data, Examples
 from fflbench.errors import ParameterError
 from fflbench.federation.attack import Attack, Known
-from fflbench.federation.defense import Defense, NoAnswerError, Setting
+from fflbench.federation.chain import Chain
 from fflbench.federation.evaluation import Evaluation
+from fflbench.federation.rule import NoAnswerError
 from fflbench.federation.training import FlatModel, Holdings, engine
-from fflbench.federation.views import Sent, ServerView
+from fflbench.federation.transport import Deviation, Setting
+from fflbench.federation.views import Transcript, read_only
 from fflbench.randomness import stream
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, State, Vector
@@ -54,8 +56,17 @@ def timed(step: Callable[P, R]) -> Callable[P, R]:
 class Federation:
     """One task, one attack, one defense, one seed."""
 
-    def __init__(self, task: Task, attack: Attack, defense: Defense, seed: int, *, device: str = "cpu") -> None:
-        self.task, self.attack, self.defense, self.seed = task, attack, defense, seed
+    def __init__(
+        self,
+        task: Task,
+        attack: Attack,
+        defense: Chain,
+        seed: int,
+        *,
+        deviation: Deviation | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.task, self.attack, self.defense, self.seed, self.deviation = task, attack, defense, seed, deviation
         if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
             raise ParameterError(f'device "{device}" is not here; use cpu')
         attack.memory = {}
@@ -68,40 +79,44 @@ class Federation:
             x, y = _poisoned(data, held, self.attackers, task, attack, seed)
             pool = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
             self.engine = engine(self.model, Holdings(*pool, held, seed, task))
-            if attack.strategy == 3 and defense.exchanges:
-                # Attackers who submit clean updates train twice.
+            if deviation and deviation.needs_clean_updates:
                 clean = torch.from_numpy(data.train.x).to(device), torch.from_numpy(data.train.y).to(device)
                 self.honest_engine = engine(self.model, Holdings(*clean, held, seed, task))
             self.evaluation = Evaluation(task, self.model, data.test)
         sizes = np.array([len(indices) for indices in held])
-        self.defense.begin(Setting(task.participants, task.per_round, sizes, self.model.columns, seed))
+        self.defense.begin(Setting(task.participants, task.per_round, sizes, self.model.columns), seed)
         self.round = 0
         self.recent: list[Vector] = []
         self.history: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
+        self._cleaned: tuple[int, Matrix] = (-1, np.empty((0, 0), np.float32))
 
     def play(self) -> dict[str, Any]:
         """One round; returns what is to be told of it."""
         with one_thread():
             selected = self.select()
             updates = self.train(selected)
-            sent = self.poison(selected, updates)
-            view = self.transmit(selected, sent)
-            kept = self.aggregate(view)
+            self.poison(selected, updates)
+            transcript = self.transmit(selected, updates)
+            kept = self.aggregate(transcript)
             metrics = self.evaluate()
         self._memories()
         self.round += 1
+        view = transcript.server
+        reported = self.defense.report(transcript)
         told = {
             "round": self.round,
             **metrics,
             "attackers_selected": int(np.isin(selected, self.attackers).sum()),
             "selected": len(selected),
-            "f": self.defense.assumed(len(selected), len(view.updates)),
+            "f": self.defense.assumed(len(selected), len(view.rows)),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
-            **self._trusts(reported := self.defense.report()),
-            **reported,
+            **self._trusts(reported),
         }
+        if taken := sorted(told.keys() & reported.keys()):
+            raise ParameterError(f'its defense reports "{taken[0]}", which the round reports itself: rename it')
+        told |= reported
         self.history.append(told)
         return told
 
@@ -126,22 +141,21 @@ class Federation:
         return self.engine.train(self.weights, selected, self.round)
 
     @timed
-    def poison(self, selected: Indices, updates: Matrix) -> Sent:
-        """What they send: attackers replace their rows."""
+    def poison(self, selected: Indices, updates: Matrix) -> None:
+        """Let attackers replace their rows."""
         hostile = np.isin(selected, self.attackers)
         rows, knows = np.flatnonzero(hostile), self.attack.knows
         honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
-        clean = self._clean(selected[hostile])
         groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
         for group in filter(len, groups):
             declared: dict[str, Any] = {}
             if "honest updates" in knows:
-                declared["honest updates"] = _read_only(honest)
+                declared["honest updates"] = read_only(honest)
             if "defense" in knows:
-                declared["defense"] = functools.partial(self._simulate, selected, group, _read_only(honest), clean)
+                declared["defense"] = functools.partial(self._simulate, selected, group, read_only(honest))
             known = Known(
                 round=self.round,
-                weights=_read_only(self.weights),
+                weights=read_only(self.weights),
                 participants=selected[group],
                 selected=len(selected),
                 updates=updates[group],
@@ -154,44 +168,21 @@ class Federation:
             if getattr(poisoned, "shape", None) != known.updates.shape:
                 raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
             updates[group] = poisoned
-        return self._sent(selected, updates, clean)
-
-    def _sent(self, selected: Indices, updates: Matrix, clean: Callable[[Indices], Matrix]) -> Sent:
-        """Rows as they go out, with how attackers behave where fragments are exchanged."""
-        if not self.defense.exchanges:
-            return Sent(updates, updates)
-        hostile, strategy, submitted = np.isin(selected, self.attackers), self.attack.strategy, updates
-        if strategy == 3 and hostile.any():
-            submitted = updates.copy()
-            submitted[hostile] = clean(selected[hostile])
-        return Sent(
-            updates,
-            submitted,
-            hostile & (strategy != 1),
-            hostile,
-            self.attack.avoid_each_other,
-            self.attack.lone_sender,
-        )
 
     def _clean(self, attackers: Indices) -> Callable[[Indices], Matrix]:
-        """Attackers' updates of this round on unpoisoned data, by participant: trained once, and only if asked for."""
+        """Return a function from attackers to their updates on unpoisoned data, which are trained once a round."""
 
-        @functools.cache
-        def trained() -> Matrix:
-            return self.honest_engine.train(self.weights, attackers, self.round)
+        def updates(who: Indices) -> Matrix:
+            if self._cleaned[0] != self.round:
+                self._cleaned = self.round, self.honest_engine.train(self.weights, attackers, self.round)
+            return self._cleaned[1][np.searchsorted(attackers, who)]
 
-        return lambda who: trained()[np.searchsorted(attackers, who)]
+        return updates
 
     def _simulate(
-        self,
-        selected: Indices,
-        group: Indices,
-        true_honest: Matrix,
-        clean: Callable[[Indices], Matrix],
-        rows: Matrix,
-        honest: Matrix | None,
+        self, selected: Indices, group: Indices, true_honest: Matrix, rows: Matrix, honest: Matrix | None
     ) -> Vector | None:
-        """Aggregate of this round if the attackers at `group` sent these rows; `honest` is their estimate of others."""
+        """Return the aggregate if the attackers at `group` sent these rows; `honest` is their estimate of others."""
         updates = np.empty((len(selected), rows.shape[1]), np.float32)
         if honest is None:
             # Attackers who do not know each other's updates take the others for average.
@@ -201,20 +192,32 @@ class Federation:
             updates[np.setdiff1d(np.arange(len(selected)), group)] = honest
         updates[group] = rows
         twin = self.defense.simulated(int(stream(self.seed, "simulation", self.round).integers(2**63)))
-        sent = self._sent(selected, updates, clean)
-        view = twin.transmit(self.round, _read_only(self.weights), selected, sent)
-        found = self._change(twin, view.without_non_finite())
+        found = self._change(twin, self._transmitted(twin, selected, updates))
         return None if isinstance(found, str) else found
 
     @timed
-    def transmit(self, selected: Indices, sent: Sent) -> ServerView:
-        """What reaches the server; rows that are not finite go no further."""
-        return self.defense.transmit(self.round, _read_only(self.weights), selected, sent).without_non_finite()
+    def transmit(self, selected: Indices, updates: Matrix, watch: Collection[int] = ()) -> Transcript:
+        """Carry rows to the server, which overwrites them; rows that are not finite go no further."""
+        return self._transmitted(self.defense, selected, updates, watch)
+
+    def _transmitted(
+        self, defense: Chain, selected: Indices, updates: Matrix, watch: Collection[int] = ()
+    ) -> Transcript:
+        return defense.transmit(
+            self.round,
+            read_only(self.weights),
+            selected,
+            updates,
+            attackers=self.attackers,
+            deviation=self.deviation,
+            clean=self._clean(np.intersect1d(selected, self.attackers)),
+            watch=watch,
+        )
 
     @timed
-    def aggregate(self, view: ServerView) -> str:
+    def aggregate(self, transcript: Transcript) -> str:
         """Change the global model; where the rule has no answer it stays, and the reason is returned."""
-        change = self._change(self.defense, view)
+        change = self._change(self.defense, transcript)
         if isinstance(change, str):
             return change
         weights = (self.weights + change).astype(np.float32, copy=False)
@@ -222,10 +225,10 @@ class Federation:
         self.weights = weights
         return ""
 
-    def _change(self, defense: Defense, view: ServerView) -> Vector | str:
-        """Change of the model by a defense, or the reason why the model stays as it is."""
+    def _change(self, defense: Chain, transcript: Transcript) -> Vector | str:
+        """Return the change of the model by a defense, or the reason why the model stays as it is."""
         try:
-            change: Vector = np.asarray(defense.aggregate(view))
+            change: Vector = np.asarray(defense.aggregate(transcript))
         except NoAnswerError as reason:
             return str(reason)
         if change.shape != self.weights.shape:
@@ -279,11 +282,11 @@ class Federation:
             *(told["round"], told["history"], told["seconds"]),
             *(list(recent)[: told["recent"]], weights.copy()),
         )
-        self.defense.memory, self.attack.memory = memories["defense"], memories["attack"]
+        self.attack.memory, self.defense.memory = memories.pop("attack"), memories
 
     def _memories(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
-        """State that defense and attack carry from round to round; a checkpoint holds arrays and nothing else."""
-        memories = {"defense": self.defense.memory, "attack": self.attack.memory}
+        """State that attack and defense carry from round to round; a checkpoint holds arrays and nothing else."""
+        memories = {"attack": self.attack.memory, **self.defense.memory}
         for owner, memory in memories.items():
             for name, value in memory.items():
                 if not isinstance(name, str):
@@ -313,7 +316,7 @@ def _poisoned(
     x, y, own_x = data.train.x, data.train.y.copy(), False
     for attacker in attackers:
         mine = held[attacker]
-        before = Examples(_read_only(x[mine]), _read_only(y[mine]))
+        before = Examples(read_only(x[mine]), read_only(y[mine]))
         after = attack.poison_data(before, task, stream(seed, "data", int(attacker)))
         if len(after) != len(before):
             raise ParameterError(f"poison_data returned {len(after)} examples for {len(before)}")
@@ -322,12 +325,6 @@ def _poisoned(
             x, own_x = (x if own_x else x.copy()), True
             x[mine] = after.x
     return x, y
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _mean(models: list[Vector]) -> Vector:

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
-from fflbench.federation.defense import Defense, NoAnswerError, Setting
-from fflbench.federation.views import Sent
+from fflbench.federation.rule import NoAnswerError
+from fflbench.federation.transport import Setting
 from fflbench.tasks import Task
 from fflbench.types import Indices
 
@@ -39,9 +40,10 @@ class Timing:
         """Return the seconds of training and evaluation in one round."""
         return self._once(lambda: seconds_per_round(task), task)
 
-    def defense(self, task: Task, defense: Defense) -> tuple[float, float]:
+    def defense(self, task: Task, defense: Chain) -> tuple[float, float]:
         """Return the seconds that a defense takes before the first round, and in each."""
-        return self._once(lambda: defense_seconds(task, defense), task, defense)
+        parts = defense.transport, *defense.server.preaggregations, defense.rule
+        return self._once(lambda: defense_seconds(task, defense), task, *parts)
 
     def _once(self, measured: Callable[[], T], *things: object) -> T:
         key = tuple(f"{type(thing)} {vars(thing)}" for thing in things)
@@ -51,7 +53,7 @@ class Timing:
         return found
 
 
-def defense_seconds(task: Task, defense: Defense) -> tuple[float, float]:
+def defense_seconds(task: Task, defense: Chain) -> tuple[float, float]:
     """Seconds that a defense takes before the first round, and in each, measured on random updates.
 
     Where the updates of a round are very large, shorter ones are timed and scaled up.
@@ -67,13 +69,12 @@ def defense_seconds(task: Task, defense: Defense) -> tuple[float, float]:
 
     def play(round: int) -> None:
         selected = defense.select(round)
-        sent = updates[: len(selected)].copy()
         with suppress(NoAnswerError):
-            defense.aggregate(defense.transmit(round, weights, selected, Sent(sent, sent)))
+            defense.aggregate(defense.transmit(round, weights, selected, updates[: len(selected)].copy()))
 
     try:
         with one_thread(), _at_most(LIMIT):
-            begin = _timed(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short, 0)))
+            begin = _timed(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short), 0))
             play(0)
             return begin, _timed(lambda: play(1)) * columns.count / count
     except _LimitError:

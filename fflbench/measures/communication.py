@@ -10,14 +10,15 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt
 
-from fflbench.federation import Defense
+from fflbench.errors import ParameterError
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
-from fflbench.federation.ledger import Way
+from fflbench.federation.ledger import Ledger, Way
 from fflbench.federation.timing import Timing
-from fflbench.measures import paper_figures
+from fflbench.measures import published
 from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
 from fflbench.measures.network import Network, brea, time_taken
-from fflbench.measures.one_round import begun, require_real, round_of_messages
+from fflbench.measures.one_round import aggregated, begun, require_real
 from fflbench.metrics import LOWER, STILL, Metric
 from fflbench.records.record import Record
 from fflbench.records.validation import Content, NotNegative, Text
@@ -26,9 +27,7 @@ from fflbench.report.groups import Group, groups, parameters_of
 from fflbench.report.table import Cell, Column, FilledColumn, Table
 from fflbench.tasks import Task
 from fflbench.texts import slug
-
-VECTORS = ("global model", "update", "mixed update", "masked vector")
-"""Kinds of content that are as long as the model."""
+from fflbench.types import Matrix
 
 BYTES = "Bytes that a participant sends and receives in a round, counted from real messages."
 
@@ -36,7 +35,7 @@ NOT_THE_PAPERS = ("mac", "framing")
 """Kinds that the paper does not count."""
 
 PAPERS_FLIGHTS_BETWEEN = 4
-"""Latencies the paper charges for an exchange between partners, which takes three messages."""
+"""Latencies that the paper charges for an exchange between two participants, which takes three messages."""
 
 PAPERS_ROUNDING = 100
 """Bytes to which the paper rounds the size of a model: 0.0001 MB."""
@@ -66,6 +65,7 @@ class _SecondsByWay(Content):
 
 class _Facts(Content):
     bytes_per_participant: dict[Text, dict[Text, NotNegative]]
+    kinds: dict[Text, Text]
     model_bytes_the_papers_way: NotNegative
     seconds: _SecondsByWay
 
@@ -75,6 +75,7 @@ class Communication(Measure):
     """Send every message of one round for real, count its bytes, and reckon the time on a network."""
 
     needs_data = False
+    mode = "full"
     section = "Cost"
     facts = _Facts
     exact_facts = ("bytes_per_participant",)
@@ -96,24 +97,25 @@ class Communication(Measure):
     def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
         return _tables(records)
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         require_real(defense, self.updates)
 
     def memory(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates + 16)
 
-    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         return 3.0
 
     def run(self, context: Context) -> Outcome:
         defense, seed, columns = context.defense, context.seed, columns_of(context.task)
-        begun(defense, self.updates, columns, seed)
         updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)
-        ledger = round_of_messages(defense, updates)
+        ledger = _messages(begun(defense, self.updates, columns, seed), updates)
         context.step(1)
         sizes, flights = ledger.per_participant(self.updates)
         parameters = 4 * (columns.parameters.stop - columns.parameters.start)
-        vectors = {way: sum(kinds.get(kind, 0) for kind in VECTORS) for way, kinds in sizes.items()}
+        vectors = {
+            way: sum(size for kind, size in kinds.items() if ledger.kinds[kind].vector) for way, kinds in sizes.items()
+        }
         counted = {
             way: sum(size for kind, size in kinds.items() if kind not in NOT_THE_PAPERS) for way, kinds in sizes.items()
         }
@@ -143,6 +145,7 @@ class Communication(Measure):
             history=[],
             facts={
                 "bytes_per_participant": {way: dict(kinds) for way, kinds in sizes.items()},
+                "kinds": {kind: part.meaning for kind, part in ledger.kinds.items()},
                 "messages_per_participant": flights,
                 "model_bytes": parameters,
                 "model_bytes_the_papers_way": rounded,
@@ -152,22 +155,20 @@ class Communication(Measure):
         )
 
 
+def _messages(chain: Chain, updates: Matrix) -> Ledger:
+    """Return the ledger of one round, from the global model to the server's feedback."""
+    selected = chain.select(0)
+    transcript = chain.transmit(0, np.zeros(updates.shape[1], np.float32), selected, updates[: len(selected)])
+    aggregated(chain, transcript)
+    if not transcript.ledger.messages["up"]:
+        raise ParameterError("its messages cannot be counted: none to the server was entered in the ledger")
+    return transcript.ledger
+
+
 # Tables and figures
 
 
-WAYS = {"up": "to the server", "down": "from the server", "between": "between partners"}
-KINDS = {
-    "power": "A partner's half of a Diffie-Hellman key agreement",
-    "sealed seed": "The seed of a pad, sealed for the server",
-    "masked vector": "Updates under one-time pads",
-    "mixed update": "An update submitted after an exchange",
-    "update": "An update submitted as it is",
-    "global model": "The global model",
-    "feedback": "The server's feedback on a score",
-    "mac": "Authentication codes",
-    "framing": "Headers and lengths",
-}
-"""Meaning of each kind of message."""
+WAYS = {"up": "to the server", "down": "from the server", "between": "between participants"}
 SECTION = "Cost"
 BREA = "BREA (computed)"
 LEDGER = {"rounded": "rounded as the paper", "parameters": "before MACs and framing", "sent": "as sent"}
@@ -190,7 +191,9 @@ def _tables(records: Sequence[Record]) -> Iterable[Table]:
 
 def _by_kind(group: Group, records: Sequence[Record]) -> Table:
     filled: dict[tuple[str, str], dict[str, Cell]] = {}
+    meanings: dict[str, str] = {}
     for record in records:
+        meanings |= record.facts["kinds"]
         for way, sizes in record.facts["bytes_per_participant"].items():
             for kind, size in sizes.items():
                 cell = Cell(mean=float(size)).behind([record])
@@ -201,7 +204,7 @@ def _by_kind(group: Group, records: Sequence[Record]) -> Table:
                 Column(
                     name=f"{way} {kind}",
                     title=f"{WAYS.get(way, way)}: {kind}, bytes",
-                    meaning=f"{KINDS.get(kind, kind)}, {WAYS.get(way, way)}, in bytes.",
+                    meaning=f"{meanings.get(kind, kind)}, {WAYS.get(way, way)}, in bytes.",
                     digits=0,
                 ),
                 cells,
@@ -228,7 +231,7 @@ def _by_way(group: Group, records: Sequence[Record]) -> Table:
         cells = {name: _cell(record.facts["seconds"]["papers_way"][part], record) for name, record in own.items()}
         cells[BREA] = Cell(mean=by_formula[part])
         filled.append(FilledColumn(_column(f"paper-{part}", f"paper's way: {part}, s", meaning), cells))
-    printed = {name: _printed(record, record.configuration["defense"]["name"]) for name, record in own.items()}
+    printed = {name: _printed(record) for name, record in own.items()}
     printed[BREA] = _printed(records[0], "brea")
     filled.append(FilledColumn(_column("printed", "the paper prints, s", "In all, as the paper prints it."), printed))
     for way, title in LEDGER.items():
@@ -242,8 +245,8 @@ def _by_way(group: Group, records: Sequence[Record]) -> Table:
         notes=(
             f"Download {network.download:g} Mbps, upload {network.upload:g} Mbps, latency {network.latency:g} ms. "
             f"BREA is computed by the paper's formula for {setting['participants']:,} participants; nothing of it was "
-            "run. The paper rounds a model to 0.0001 MB and charges four latencies between partners; the ledger counts "
-            "the messages that were sent, of which there are three.",
+            "run. The paper rounds a model to 0.0001 MB and charges four latencies between two participants; the "
+            "ledger counts the messages that were sent, of which there are three.",
         ),
     )
 
@@ -256,6 +259,6 @@ def _cell(seconds: float, record: Record) -> Cell:
     return Cell(mean=seconds).behind([record])
 
 
-def _printed(record: Record, name: str) -> Cell:
-    printed = paper_figures.COMMUNICATION.get((record.configuration["task"]["name"], name))
+def _printed(record: Record, method: str = "") -> Cell:
+    printed = published.of("communication").get((record.configuration["task"]["name"], method or record.defense))
     return Cell(mean=printed.total) if printed else Cell()

@@ -6,10 +6,11 @@ it is robustness). It receives the task, defense and attack of a cell in a `Cont
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fflbench.metrics import Metric
 from fflbench.records.arrays import Arrays
+from fflbench.records.parts import CHAIN
 from fflbench.records.record import Record
 from fflbench.records.validation import Content
 from fflbench.registry import Kind
@@ -20,7 +21,8 @@ from fflbench.types import State
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from fflbench.federation import Defense
+    from fflbench.federation import Deviation
+    from fflbench.federation.chain import Chain
     from fflbench.federation.timing import Timing
     from fflbench.tasks import Task
 
@@ -46,10 +48,12 @@ class Context:
     """Input of a measure: the parts of its cell, and ways to report progress and to resume."""
 
     task: "Task"
-    defense: "Defense"
+    defense: "Chain"
     seed: int
     attack: Any = None
     """Of the kind that the measure names, if any."""
+    deviation: "Deviation | None" = None
+    """How participants depart from the transport's protocol; None where everybody follows it."""
     device: str = "cpu"
     report: Callable[[int, float | None], None] = lambda step, accuracy: None
     """Called after every step, with the accuracy so far where there is one."""
@@ -92,6 +96,11 @@ class Measure:
     """Whether it looks at the task's data."""
     attacked: ClassVar[Kind | None] = None
     """The kind of attacks it runs, if any."""
+    depends_on: ClassVar[tuple[str, ...]] = tuple(CHAIN)
+    """Parts of a defense that decide its results; defenses that agree in those have one result between them."""
+    mode: ClassVar[Literal["fast", "full"]] = "fast"
+    """How a transport with cryptography runs where a suite does not say: by its arithmetic alone, or with every key
+    and message."""
     threads: int = 1
     """How many threads it uses."""
 
@@ -128,10 +137,12 @@ class Measure:
             raise TypeError(f"{cls.__name__}.joined must be names of its metrics")
         if cls.attacked not in (None, Kind.ATTACK, Kind.PRIVACY_ATTACK):
             raise TypeError(f"{cls.__name__}.attacked must be Kind.ATTACK, Kind.PRIVACY_ATTACK or None")
+        if not cls.depends_on or not set(cls.depends_on) <= set(CHAIN):
+            raise TypeError(f"{cls.__name__}.depends_on must be some of {', '.join(CHAIN)}")
         if not (issubclass(cls.facts, Content) and issubclass(cls.item, Content)):
             raise TypeError(f"{cls.__name__}.facts and .item must be subclasses of Content")
 
-    def applies(self, defense: "Defense") -> bool:
+    def applies(self, defense: "Chain") -> bool:
         """Whether it makes sense for a defense; cells where it does not are left out."""
         return True
 
@@ -139,7 +150,7 @@ class Measure:
         """Whether it can run this attack."""
         return True
 
-    def check(self, task: "Task", defense: "Defense", attack: Any = None) -> None:
+    def check(self, task: "Task", defense: "Chain", attack: Any = None) -> None:
         """Refuse what could only fail later, with a `ParameterError`."""
 
     def check_arrays(self, arrays: Arrays) -> None:
@@ -153,7 +164,7 @@ class Measure:
         """About how many bytes a cell needs."""
         return PROCESS_BYTES
 
-    def estimate(self, task: "Task", defense: "Defense", attack: Any, timing: "Timing") -> float:
+    def estimate(self, task: "Task", defense: "Chain", attack: Any, timing: "Timing") -> float:
         """About how many seconds a cell takes; `timing` measures what training and a defense take here."""
         return 1.0
 

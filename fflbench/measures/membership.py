@@ -1,4 +1,4 @@
-"""Whether a curious server can tell which examples somebody trained on, from what a defense lets it see."""
+"""Membership inference: can a curious server tell which examples somebody trained on?"""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ import numpy as np
 from annotated_types import Ge
 
 from fflbench.errors import ParameterError
-from fflbench.federation import Defense, Sent
-from fflbench.federation.attack import Attack
+from fflbench.federation import Attack, ObservedUpdates
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
@@ -18,8 +18,8 @@ from fflbench.metrics import LOWER, STILL, Metric, share
 from fflbench.privacy.crowd import Crowd, Dealer, dealt_anew, halves
 from fflbench.privacy.looking import Looking, training_seconds
 from fflbench.privacy.membership import AUXILIARY, CONTROLLED, MembershipAttack, Server
+from fflbench.privacy.observation import NOTHING, Observation, linear_layers, observe, watched
 from fflbench.privacy.roc import AREA, CURVE, LEVELS, InferenceFacts, Point, Scores, points, rates
-from fflbench.privacy.targets import NOTHING, Look, linear_layers, looks
 from fflbench.randomness import stream
 from fflbench.records.record import Record
 from fflbench.records.validation import NotNegative, Text
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Suspects:
     """Examples to judge by one look: members first, then others."""
 
-    look: Look
+    look: ObservedUpdates
     members: Indices
     others: Indices
 
@@ -95,7 +95,7 @@ class Membership(Looking):
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, MembershipAttack)
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         super().check(task, defense, attack)
         defense.validate(task.per_round)
 
@@ -107,7 +107,7 @@ class Membership(Looking):
 
         return PROCESS_BYTES + 4 * (2 * task.per_round * columns_of(task).count + 6 * GRADIENTS)
 
-    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         trained = (self.rounds_before + 1) * task.per_round + getattr(attack, "shadows", 0)
         judged = task.per_round * (self.members + self.others)
         each = len(task.data().train) / task.participants
@@ -125,22 +125,20 @@ class Membership(Looking):
             for number in range(self.rounds_before):
                 took_part |= _advance(federation)
                 context.step(number + 1)
-            found, selected = self._look(federation)
+            found, selected, scored = self._look(federation)
             accuracy = federation.evaluation(federation.weights)["accuracy"]
             crowd = Crowd.of(dealt, pool, seed, took_part | selected, selected)
             cases = self._suspects(found, crowd, stream(seed, "suspects"))
             start = time.perf_counter()
-            scores = _judged(attack, cases, crowd, task, federation, self.target, seed, device)
+            scores = _judged(attack, cases, crowd, task, federation, self.observing, seed, device)
             seconds = time.perf_counter() - start
         context.step(self.steps(task))
         truth = np.concatenate([np.repeat([True, False], [len(each.members), len(each.others)]) for each in cases])
-        partners = getattr(defense, "partner", {})
-        right = [partners.get(look.people[0]) == look.people[1] for look in found] if self.way.finds_pairs else []
         distinct = len(np.unique(np.concatenate([each.others for each in cases])))
         return Outcome(
             metrics={
                 **rates(scores, truth, distinct),
-                "pair_accuracy": float(np.mean(right)) if right else None,
+                "pair_accuracy": float(np.mean(scored)) if scored else None,
                 "accuracy": accuracy,
             },
             history=points(scores, truth),
@@ -154,25 +152,25 @@ class Membership(Looking):
                 "examples_each": float(np.mean(crowd.sizes)),
                 "training": _recipe(task),
                 "conversion": attack.conversion(task),
-                **({"guarantee": promised} if (promised := defense.guarantee()) else {}),
+                **({"guarantee": promised} if (promised := defense.transport.guarantee()) else {}),
                 **self.told(defense, attack),
             },
             seconds={"attack": seconds},
         )
 
-    def _look(self, federation: "Federation") -> tuple[list[Look], set[int]]:
-        """The round that is attacked, as the server sees it, and who took part."""
-        selected = federation.select()
-        updates = federation.train(selected)
-        sent = updates.copy()
-        view = federation.transmit(selected, Sent(sent, sent))
+    def _look(self, federation: "Federation") -> tuple[list[ObservedUpdates], set[int], list[float]]:
+        """Return what is observed of the attacked round, who took part, and for each whether its pair is right."""
+        selected, observing = federation.select(), self.observing
+        people = selected.tolist()
+        transcript = federation.transmit(selected, federation.train(selected), watched(observing, people))
         linear = linear_layers(federation.model.model)
-        found = looks(self.target, federation.defense, view, selected, updates, linear)
+        found = observe(observing, federation.defense.transport, transcript, people, linear)
         if not found:
             raise ParameterError(NOTHING)
-        return found, set(selected.tolist())
+        scores = [observing.score(each, transcript) for each in found]
+        return found, set(people), [score["pair_accuracy"] for score in scores if "pair_accuracy" in score]
 
-    def _suspects(self, found: Sequence[Look], crowd: Crowd, rng: np.random.Generator) -> list[Suspects]:
+    def _suspects(self, found: Sequence[ObservedUpdates], crowd: Crowd, rng: np.random.Generator) -> list[Suspects]:
         """Whom to judge by each look."""
         cases, dealer = [], Dealer(crowd.strangers, crowd.pool.y, rng)
         for look in found:
@@ -189,8 +187,9 @@ class Membership(Looking):
 def _advance(federation: "Federation") -> set[int]:
     """One honest round, without asking what the model is worth; who took part."""
     selected = federation.select()
-    sent = federation.poison(selected, federation.train(selected))
-    federation.aggregate(federation.transmit(selected, sent))
+    updates = federation.train(selected)
+    federation.poison(selected, updates)
+    federation.aggregate(federation.transmit(selected, updates))
     federation.round += 1
     return set(selected.tolist())
 
@@ -201,7 +200,7 @@ def _judged(
     crowd: Crowd,
     task: Task,
     federation: "Federation",
-    target: str,
+    observation: Observation,
     seed: int,
     device: str,
 ) -> Scores:
@@ -229,7 +228,7 @@ def _judged(
     if CONTROLLED in attack.knows:
         declared[CONTROLLED] = [np.sort(place[held]) for held in crowd.controlled]
     if {AUXILIARY, CONTROLLED} & set(attack.knows):
-        declared["stage"] = Stage(task, model, weights, x, y, federation.defense, target, seed)
+        declared["stage"] = Stage(task, model, weights, x, y, federation.defense, observation, seed)
     server = Server(
         task,
         weights,

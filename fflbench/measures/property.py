@@ -1,4 +1,4 @@
-"""Whether a curious server can tell what is true of somebody's data as a whole."""
+"""Property inference: can a curious server tell what is true of somebody's data as a whole?"""
 
 import time
 from collections.abc import Sequence
@@ -10,14 +10,15 @@ from annotated_types import Ge, Le
 
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
-from fflbench.federation import Defense
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
-from fflbench.privacy.looking import Looking, even, training_seconds
+from fflbench.measures.one_round import require_multiple
+from fflbench.privacy.looking import Looking, training_seconds
+from fflbench.privacy.observation import NOTHING
 from fflbench.privacy.properties import Having, Informed, Make, PropertyAttack, coins
 from fflbench.privacy.roc import AREA, CURVE, InferenceFacts, Point, points, rates
-from fflbench.privacy.targets import NOTHING
 from fflbench.randomness import stream
 from fflbench.registry import measure
 from fflbench.tasks import Task
@@ -37,6 +38,7 @@ class Property(Looking):
     judged by it.
     """
 
+    depends_on = ("transport",)
     facts = InferenceFacts
     item = Point
     curves = (CURVE,)
@@ -52,10 +54,10 @@ class Property(Looking):
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, PropertyAttack)
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         super().check(task, defense, attack)
         defense.validate(self.people)
-        even(self.people, defense)
+        require_multiple("people", self.people, defense.transport)
         if self._counts(True) == self._counts(False):
             told = f"share_with = {self.share_with} and share_without = {self.share_without}"
             raise ParameterError(f"{told} come to the same of {self.examples} examples")
@@ -66,7 +68,7 @@ class Property(Looking):
     def memory(self, task: Task) -> int:
         return PROCESS_BYTES + 8 * (self.groups * self.people + 1000) * columns_of(task).count
 
-    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         made_up = getattr(attack, "shadows", 0)
         examples = (self.groups * self.people + made_up) * self.examples
         examples += self.model_epochs * len(task.data().train) // 3
@@ -88,7 +90,7 @@ class Property(Looking):
             self._learn(task, model, ours, seed)
             x, y = (torch.from_numpy(part).to(device) for part in (data.x, data.y))
             weights = model.flat.cpu().numpy().copy()
-            stage = Stage(task, model, weights, x, y, defense, self.target, seed)
+            stage = Stage(task, model, weights, x, y, defense, self.observing, seed)
             having = coins(self.groups, self.people, rng)
             # One of each at least, or there is nothing to tell apart.
             having[0][:2] = [True, False]
@@ -132,7 +134,7 @@ class Property(Looking):
 
     def _outcome(
         self,
-        defense: Defense,
+        defense: Chain,
         attack: PropertyAttack,
         sights: "Sequence[Sight]",
         scores: npt.NDArray[np.float64],

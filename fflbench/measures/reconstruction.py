@@ -1,7 +1,7 @@
-"""How much of people's data a curious server rebuilds from what a defense lets it see."""
+"""Reconstruction: how much of people's data can be rebuilt from what a transport lets somebody see?"""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -9,17 +9,18 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from fflbench.errors import ParameterError
-from fflbench.federation import Columns, Defense, Sent, ServerView
+from fflbench.federation import Columns, ObservedUpdates, Setting
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
-from fflbench.federation.defense import Setting
 from fflbench.federation.timing import Timing
 from fflbench.measures import reconstruction_figures
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
+from fflbench.measures.one_round import require_multiple
 from fflbench.metrics import HIGHER, LOWER, STILL, Metric, share, with_floor
 from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
-from fflbench.privacy.looking import Looking, ObservedFacts, even
+from fflbench.privacy.looking import Looking, ObservedFacts
+from fflbench.privacy.observation import NOTHING, linear_layers, observe, watched
 from fflbench.privacy.scoring import Score, pixels, score
-from fflbench.privacy.targets import NOTHING, Look, layer_columns, linear_layers, looks
 from fflbench.randomness import stream
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
@@ -60,14 +61,12 @@ class _Facts(ObservedFacts):
 
 
 class Watched(NamedTuple):
-    """Something to attack: in which group, and how right the server is about it."""
+    """Something to attack: in which group, and how right the observation is."""
 
     group: int
-    look: Look
-    right_pair: bool | None
-    """Whether its two people did exchange with each other."""
-    right_mask: float | None
-    """Of the entries of a right pair's separated layer where the two differ, the share whose owner was told right."""
+    look: ObservedUpdates
+    scores: Mapping[str, float]
+    """By the names of metrics."""
 
 
 @measure("reconstruction", title="Reconstruction", version=4)
@@ -75,6 +74,8 @@ class Reconstruction(Looking):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
     any_task = True
+    depends_on = ("transport",)
+    depends_on = ("transport",)
     facts = _Facts
     metrics = (
         *with_floor(Metric("psnr", "PSNR", PSNR, LOWER, unit="dB", digits=1, headline=True, drift=_drift(0.3))),
@@ -100,9 +101,9 @@ class Reconstruction(Looking):
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, PrivacyAttack)
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         super().check(task, defense, attack)
-        even(self.people, defense)
+        require_multiple("people", self.people, defense.transport)
 
     def check_arrays(self, arrays: Arrays) -> None:
         if set(arrays) != {"originals", "found"}:
@@ -122,7 +123,7 @@ class Reconstruction(Looking):
         # A victim's gradient is held several times over while it is differentiated.
         return PROCESS_BYTES + 4 * COPIES * columns_of(task).count * self.groups * self.people * self.batch
 
-    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
         examples = self.groups * self.people * self.batch
         # Measured on one core with digits-cnn and cifar10-convnet: what a step costs, and what an example adds to it.
@@ -143,54 +144,52 @@ class Reconstruction(Looking):
             model = FlatModel(new_model(task, seed), torch.device(device))
             held = draw(task, self.groups, self.people, self.batch, seed)
             prepare(task, model, held, self.model_epochs, seed)
-            watched, groups, dropped = self._watch(task, defense, model, held, seed)
-            updates = [update for each in watched for update in each.look.updates]
+            attacked, groups, dropped = self._observe(task, defense, model, held, seed)
+            updates = [update for each in attacked for update in each.look.updates]
             low, high = value_range(task.data().train.x)
             observed = Observed(
                 model=model.model,
                 gradients=gradients(model, updates, self.local_steps, self.rate),
-                count=len(watched[0].look.people) * self.batch // len(watched[0].look.updates),
+                count=len(attacked[0].look.people) * self.batch // len(attacked[0].look.updates),
                 shape=groups[0].x.shape[2:],
                 classes=len(task.classes),
                 loss=task.loss,
                 low=torch.from_numpy(low).to(device),
                 high=torch.from_numpy(high).to(device),
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
-                matched=_matched(model.columns, watched[0].look.layer),
-                sharing=len(watched[0].look.updates),
+                matched=_matched(model.columns, attacked[0].look.layer),
+                sharing=len(attacked[0].look.updates),
             )
             start = time.perf_counter()
             guess = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
         context.step(1)
         facts = {**self.told(defense, attack), **({"dropped_rows": dropped} if dropped else {})}
-        return self._scored(task, facts, watched, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
+        return self._scored(task, facts, attacked, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
 
-    def _watch(
-        self, task: Task, defense: Defense, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
+    def _observe(
+        self, task: Task, defense: Chain, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
     ) -> "tuple[list[Watched], list[Group], int]":
         """Let every group train and send: what there is to attack, the groups, and how many rows were not finite."""
         from fflbench.privacy.victims import trained
 
         weights, found, groups, dropped = model.flat.cpu().numpy().copy(), [], [], 0
-        linear = linear_layers(model.model)
-        sizes = np.full(self.people, self.batch)
+        linear, people, observing = linear_layers(model.model), list(range(self.people)), self.observing
+        setting = Setting(self.people, self.people, np.full(self.people, self.batch), model.columns)
         for number, of_group in enumerate(held):
             group = trained(task, model, of_group, self.local_steps, self.rate)
-            defense.begin(Setting(self.people, self.people, sizes, model.columns, seed))
-            selected = defense.select(number)
-            sent = group.updates[selected]
-            view = defense.transmit(number, weights, selected, Sent(sent, sent)).without_non_finite()
-            dropped += len(view.dropped)
-            partners = getattr(defense, "partner", {})
-            for look in looks(self.target, defense, view, selected, group.updates[selected], linear):
-                right = partners.get(look.people[0]) == look.people[1] if self.way.finds_pairs else None
-                mask = _right_mask(look, view, group) if right else None
-                found.append(Watched(number, look, right, mask))
+            defense.begin(setting, seed)
+            # Everybody takes part, whomever a rule would select: what is sent depends on the transport alone.
+            transcript = defense.transmit(
+                number, weights, np.arange(self.people), group.updates.copy(), watch=watched(observing, people)
+            )
+            dropped += len(transcript.server.dropped)
+            for each in observe(observing, defense.transport, transcript, people, linear):
+                found.append(Watched(number, each, observing.score(each, transcript)))
             groups.append(group)
         if not found:
             raise ParameterError(NOTHING)
-        # Attacks take looks of one size: where rows were dropped, sums over fewer people than elsewhere are left out.
+        # Attacks take updates of one size: where rows were dropped, sums over fewer people than elsewhere are left out.
         most = max(len(each.look.people) for each in found)
         return [each for each in found if len(each.look.people) == most], groups, dropped
 
@@ -216,18 +215,18 @@ class Reconstruction(Looking):
             for part in (guess.x, guess.y)
         )
         history = []
-        for watched, rebuilt, guessed in zip(looks, x, y, strict=True):
-            people = list(watched.look.people)
+        for each, rebuilt, guessed in zip(looks, x, y, strict=True):
+            people = list(each.look.people)
             true, labels = (
-                np.concatenate(originals[watched.group, people]),
-                np.concatenate(groups[watched.group].y[people]),
+                np.concatenate(originals[each.group, people]),
+                np.concatenate(groups[each.group].y[people]),
             )
             scored = score(true, labels, seen(rebuilt), guessed)
             chance = rng.integers(len(data.y), size=len(true))
             floor = score(true, labels, seen(data.x[chance]), data.y[chance])
-            found[watched.group, people] = scored.found.reshape(len(people), self.batch, *true.shape[1:])
+            found[each.group, people] = scored.found.reshape(len(people), self.batch, *true.shape[1:])
             at_chance = {f"floor_{name}": value for name, value in _told(floor).items()}
-            history.append({"group": watched.group, "people": people, **_told(scored), **at_chance})
+            history.append({"group": each.group, "people": people, **_told(scored), **at_chance})
         names = [part + name for part in ("", "floor_") for name in ("mse", "psnr", "best_psnr", "ssim")]
         middle = {name: _median([told[name] for told in history]) for name in names}
         return Outcome(
@@ -235,8 +234,10 @@ class Reconstruction(Looking):
                 **middle,
                 "label_accuracy": _mean([told["label_accuracy"] for told in history]),
                 "floor_label_accuracy": _mean([told["floor_label_accuracy"] for told in history]),
-                "pair_accuracy": _mean_or_nothing([each.right_pair for each in looks]),
-                "mask_accuracy": _mean_or_nothing([each.right_mask for each in looks]),
+                **{
+                    name: _mean_or_nothing([each.scores.get(name) for each in looks])
+                    for name in ("pair_accuracy", "mask_accuracy")
+                },
             },
             history=history,
             seconds={"attack": seconds},
@@ -256,18 +257,6 @@ def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
         return ()
     own = (layer, f"{layer.removesuffix('weight')}bias")
     return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
-
-
-def _right_mask(look: Look, view: ServerView, group: "Group") -> float | None:
-    """Up to exchange of two partners, where their values differ; nothing where no mask was told."""
-    if look.owners is None:
-        return None
-    places = layer_columns(view.columns, look.layer)
-    sent = view.updates[view.participants.tolist().index(look.people[0])]
-    mixed, first, second = (row[places] for row in (sent, *group.updates[list(look.people)]))
-    differ = first != second
-    right = float(np.mean((mixed == first)[differ] == look.owners[differ])) if differ.any() else 1.0
-    return max(right, 1 - right)
 
 
 def _told(found: Score) -> dict[str, Any]:

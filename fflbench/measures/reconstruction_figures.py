@@ -34,9 +34,13 @@ def figures(records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> It
 
 
 def _in_rows(group: Group, attack: str) -> Iterable[Record]:
+    """Return the records of an attack in their order; one that defenses share is there once, for the first of them."""
+    found: dict[str, Record] = {}
     for observation in group.observations:
-        for defense in group.defenses:
-            yield from group.places.get((defense, attack, observation), ())
+        for row in group.defenses:
+            for record in group.places.get((row, attack, observation), ()):
+                found.setdefault(record.id, record)
+    return found.values()
 
 
 def _has_images(found: Arrays) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fflbench.errors import ParameterError
-from fflbench.federation import Defense
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Curve, Measure, Outcome
@@ -83,7 +83,7 @@ class Robustness(Measure):
         Metric("diverged", "diverged", "The loss is not finite.", kind="flag", shown=False, exact=True),
     )
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         defense.validate(task.per_round)
         attackers = operator.index(attack.count(task.participants))
         if attackers >= task.participants or (attack.share > 0 and attackers == 0):
@@ -96,14 +96,21 @@ class Robustness(Measure):
     def memory(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * columns_of(task).count * (COPIES * task.per_round + MODELS + task.average_last)
 
-    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         begin, each_round = timing.defense(task, defense)
         return begin + task.rounds * (timing.training(task) + each_round)
 
     def run(self, context: Context) -> Outcome:
         from fflbench.federation.rounds import Federation
 
-        federation = Federation(context.task, context.attack, context.defense, context.seed, device=context.device)
+        federation = Federation(
+            context.task,
+            context.attack,
+            context.defense,
+            context.seed,
+            deviation=context.deviation,
+            device=context.device,
+        )
         context.resume(federation.restore)
 
         def each_round(told: dict[str, Any]) -> None:
@@ -145,13 +152,14 @@ class Robustness(Measure):
 
 def outcome(federation: "Federation") -> Outcome:
     """Return the results of the rounds that a federation has played so far."""
-    history, final = federation.history, federation.final()
+    history, final, transport = federation.history, federation.final(), federation.defense.transport
     crowded = [told["attackers_selected"] * 5 > told["selected"] for told in history]
     outnumbered = [told["attackers_selected"] > told["f"] for told in history if told["f"] is not None]
     return Outcome(
         metrics={metric.name: final[metric.name] for metric in Robustness.metrics},
         history=list(history),
         facts={
+            **transport.summary(history, federation.attackers),
             "attackers": federation.attackers.tolist(),
             "targeted": federation.attack.targeted,
             "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
@@ -159,32 +167,23 @@ def outcome(federation: "Federation") -> Outcome:
             "rounds_with_more_attackers_than_f": sum(outnumbered) if outnumbered else None,
             "dropped_rows": sum(len(told["dropped"]) for told in history),
             "flags": federation.defense.flags(),
-            **({"guarantee": promised} if (promised := federation.defense.guarantee()) else {}),
-            **_exchange_facts(federation),
+            **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
+            **_excluded(federation),
         },
         seconds=dict(federation.seconds),
     )
 
 
-def _exchange_facts(federation: "Federation") -> dict[str, Any]:
-    """Where fragments are exchanged: abstentions, faults, lone senders, who was framed, who is excluded."""
-    history, attackers = federation.history, federation.attackers
-    found: dict[str, Any] = {}
-    if "abstained" in history[-1]:
-        selected = sum(told["selected"] for told in history)
-        found["share_of_abstentions"] = sum(len(told["abstained"]) for told in history) / selected
-        found["faults"] = sum(len(told["faults"]) for told in history)
-        found["lone_submissions"] = sum(len(told["lone"]) for told in history)
-        framed = [who for told in history for who in told["framed"] if who not in attackers]
-        found["framed_rows"] = len(framed)
-        found["share_of_honest_framed"] = len(set(framed)) / max(federation.task.participants - len(attackers), 1)
-    if "excluded" in history[-1]:
-        excluded = history[-1]["excluded"]
-        found["excluded"] = excluded
-        sizes = federation.defense.setting.sizes
-        found["share_of_data_excluded"] = float(sizes[excluded].sum() / sizes.sum())
-        found["honest_excluded"] = len(set(excluded) - set(attackers.tolist()))
-    return found
+def _excluded(federation: "Federation") -> dict[str, Any]:
+    """Return who is excluded at the end, where a rule says so, and with how much data."""
+    if "excluded" not in federation.history[-1]:
+        return {}
+    excluded, sizes = federation.history[-1]["excluded"], federation.defense.setting.sizes
+    return {
+        "excluded": excluded,
+        "share_of_data_excluded": float(sizes[excluded].sum() / sizes.sum()),
+        "honest_excluded": len(set(excluded) - set(federation.attackers.tolist())),
+    }
 
 
 # Tables and figures
@@ -285,7 +284,7 @@ def _tables(records: Sequence[Record]) -> Iterable[Table]:
             title=f"{group.task}: worst cases over all attacks",
             section=group.measure.section,
             notes=(
-                "Where attackers can behave in several ways in an exchange, each seed counts with its worst strategy. "
+                "Where participants deviate from a protocol in several ways, each seed counts with the worst of them. "
                 f"Excess: attack success less that of {group.baseline} without attack, same seed.",
             ),
         )

@@ -3,6 +3,8 @@
 Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022, table "CPU runtime".
 """
 
+import copy
+import itertools
 import math
 import os
 import time
@@ -16,10 +18,10 @@ import numpy as np
 from annotated_types import Ge
 
 from fflbench import kernels
-from fflbench.federation import Defense, Sent
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
-from fflbench.measures import paper_figures
+from fflbench.measures import published
 from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
 from fflbench.measures.one_round import aggregated, begun, require_real
 from fflbench.metrics import LOWER, Metric
@@ -38,10 +40,10 @@ from fflbench.types import Matrix
 SCALING = (1_000_000, 3_162_278)
 """Shorter updates that large models are also measured with, to see how the time grows with their length."""
 
-PARTS = {"decryption": "server: decryption", "aggregation": "server: aggregation", "mixing": "participant: mixing"}
+PARTS = {"decryption": "server: decryption", "aggregation": "server: aggregation", "participant": "participant"}
 
 TEMPORARIES = 24
-"""Vectors of a model's length that two partners and the server may hold besides the matrix of updates."""
+"""Vectors of a model's length that two participants and the server may hold besides the matrix of updates."""
 
 
 def _cost(name: str, title: str, meaning: str, unit: str = "s", digits: int = 5, **declared: Any) -> Metric:
@@ -62,21 +64,24 @@ class _TimedRun(Content):
 
 @measure("runtime", title="Runtime")
 class Runtime(Measure):
-    """Time a round's work: the server's decryption, its reputation and aggregation, and one participant's mixing."""
+    """Time a round's work: the server's decryption, its aggregation, and one participant's part in the transport."""
 
     alone = True
     needs_data = False
+    mode = "full"
     section = "Cost"
-    joined = ("seconds", "mixing_seconds", "peak_bytes")
+    joined = ("seconds", "participant_seconds", "peak_bytes")
     facts = _Facts
     item = _TimedRun
     metrics = (
-        _cost("seconds", "server", "Seconds of a round: decryption, reputation and aggregation.", headline=True),
-        _cost("mixing_seconds", "participant", "Seconds one participant takes for its exchange.", headline=True),
+        _cost("seconds", "server", "Seconds of a round: decryption and aggregation.", headline=True),
+        _cost(
+            "participant_seconds", "participant", "Seconds that a participant takes to send its update.", headline=True
+        ),
         _cost("peak_bytes", "peak memory", "Of the server, updates included.", "MB", 1, factor=1e-6, headline=True),
         _cost("decryption_seconds", "decryption", "Seconds of the server's decryption in a round."),
-        _cost("aggregation_seconds", "aggregation", "Seconds of reputation and aggregation in a round."),
-        *(_cost(f"{part}_spread", f"{part}, deviation", "Standard deviation over repeated runs.") for part in PARTS),
+        _cost("aggregation_seconds", "aggregation", "Seconds of the rule and what goes before it in a round."),
+        *(_cost(f"{part}_spread", f"{part}, standard deviation", "Over repeated runs.") for part in PARTS),
     )
 
     updates: Annotated[int, Ge(2), "updates that reach the server in a round"] = 10
@@ -98,7 +103,7 @@ class Runtime(Measure):
     def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
         return _figures(records)
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         require_real(defense, self.updates)
 
     def steps(self, task: Task) -> int:
@@ -107,9 +112,10 @@ class Runtime(Measure):
     def memory(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates * 11 // 10 + TEMPORARIES)
 
-    def estimate(self, task: Task, defense: Defense, attack: Any, timing: Timing) -> float:
+    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         values = self.updates * columns_of(task).count
-        once = values * (3e-8 if defense.exchanges else 3e-9)
+        # A transport with a mode has cryptography to do.
+        once = values * (3e-8 if hasattr(defense.transport, "mode") else 3e-9)
         # Two shorter lengths add about a third.
         return 1 + values * 8e-9 + 1.3 * once * (1 + min(self.repeats, 2 + self.patience / once))
 
@@ -160,29 +166,29 @@ class Runtime(Measure):
             tell(2 + repeat)
 
 
-def rounds(defense: Defense, updates: Matrix) -> Iterator[dict[str, float]]:
-    """Round after round from the same start, each as seconds by part; the participant's are those of an average one."""
+def rounds(chain: Chain, updates: Matrix) -> Iterator[dict[str, float]]:
+    """Play round after round from the same memories, and yield the seconds of each by part.
+
+    Those of participants are of an average one.
+    """
     n, d = updates.shape
     weights = np.zeros(d, np.float32)
-    memory = {name: array.copy() for name, array in defense.memory.items()}
-    round = 0
-    while True:
-        defense.memory = {name: array.copy() for name, array in memory.items()}
-        clock: dict[str, float] = {}
-        defense.clock = clock
-        selected = defense.select(round)
-        # Changed in place, as in a federation: what comes out of mixing is as good for the next round.
-        view = defense.transmit(round, weights, selected, Sent(updates, updates))
+    memory = copy.deepcopy(chain.memory)
+    for round in itertools.count():
+        chain.memory = copy.deepcopy(memory)
+        # Overwritten, as in a federation: what comes out of one round is as good for the next, unless it was clipped.
+        if chain.server.preaggregations:
+            np.random.default_rng(round).standard_normal(out=updates, dtype=np.float32)
+        transcript = chain.transmit(round, weights, chain.select(round), updates)
         if tracemalloc.is_tracing():
             tracemalloc.reset_peak()
         start = time.perf_counter()
-        aggregated(defense, view)
+        aggregated(chain, transcript)
         yield {
-            "decryption": clock.get("decryption", 0.0),
+            "decryption": transcript.seconds.get("server", 0.0),
             "aggregation": time.perf_counter() - start,
-            "mixing": clock.get("mixing", 0.0) / n,
+            "participant": transcript.seconds.get("participants", 0.0) / n,
         }
-        round += 1
 
 
 # Tables and figures
@@ -209,9 +215,9 @@ def _tables(records: Sequence[Record]) -> Iterable[Table]:
         yield _growth(growth)
 
 
-def _papers(record: Record) -> paper_figures.Runtime | None:
-    names = record.configuration["task"]["name"], record.configuration["defense"]["name"]
-    return paper_figures.RUNTIME.get((names[0], parameters_of(record)["updates"], names[1]))
+def _papers(record: Record) -> Any:
+    task = record.configuration["task"]["name"]
+    return published.of("runtime").get((task, parameters_of(record)["updates"], record.defense))
 
 
 def _beside(title: str, records: Sequence[Record]) -> Table:
@@ -304,9 +310,8 @@ def _growth(growth: Growth) -> Table:
         }
         filled.append(FilledColumn(column, cells))
     stated = Column(name="complexity", title="the paper states", meaning="The complexity that the paper states.")
-    filled.append(
-        FilledColumn(stated, {name: Cell(text=paper_figures.COMPLEXITY.get(name, "")) for name in growth.lines})
-    )
+    complexity, names = published.of("complexity"), {name: growth.records[name][0].defense for name in growth.lines}
+    filled.append(FilledColumn(stated, {name: Cell(text=complexity.get(of, "")) for name, of in names.items()}))
     return Table.of(
         filled,
         rows=growth.lines,

@@ -1,4 +1,4 @@
-"""Privacy: what can be rebuilt from what a defense lets the server, or a partner, see."""
+"""Privacy: observations of a round, and what attacks learn from them."""
 
 from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
 

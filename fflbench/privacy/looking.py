@@ -1,18 +1,21 @@
-"""What all measures of a curious server have: a way of looking, and what is to be told of it."""
+"""Base of measures that attack an observation of a round, and the facts that they report of it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
+from annotated_types import MaxLen
+
+from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.federation import Defense
+from fflbench.federation.chain import Chain
 from fflbench.federation.columns import built, columns_of
 from fflbench.measures.measure import Measure
 from fflbench.privacy.attack import CuriousServer
-from fflbench.privacy.targets import TARGETS, Target, linear_layers
+from fflbench.privacy.observation import Observation, linear_layers
 from fflbench.records.record import Record
 from fflbench.records.validation import Content, Text
-from fflbench.registry import Kind
+from fflbench.registry import LETTERS, Kind
 from fflbench.tasks import Task
 
 
@@ -20,60 +23,59 @@ class ObservedFacts(Content):
     """Facts about the attacked observation."""
 
     adaptive: bool | None
-    target: Text
+    observation: Text
     knows: list[Text]
     caution: Text = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looking(Measure):
-    """Run a privacy attack on one of the observations that a server can make of a round."""
+    """Run a privacy attack on an observation that a coalition of parties makes of a round."""
 
     attacked = Kind.PRIVACY_ATTACK
     section = "Privacy"
-    observed = "target"
+    observed = "observation"
     facts: ClassVar[type[Content]] = ObservedFacts
 
-    target: Annotated[
-        Literal["own", "pair-sum", "found-pair-sum", "unmixed", "colluding", "aggregate"],
-        "how the server turns what it sees into updates to attack",
-    ] = "own"
+    observation: Annotated[
+        str, MaxLen(LETTERS), "how a coalition turns what it sees into updates to attack (fflbench list observations)"
+    ] = "submission"
+
+    def __post_init__(self) -> None:
+        registry.get(Kind.OBSERVATION, self.observation)
 
     @property
-    def way(self) -> Target:
-        """The way of looking."""
-        return TARGETS[self.target]
+    def observing(self) -> Observation:
+        """The observation."""
+        made: Observation = registry.get(Kind.OBSERVATION, self.observation).create()
+        return made
 
-    def applies(self, defense: Defense) -> bool:
-        return self.way.applies(defense)
+    def applies(self, defense: Chain) -> bool:
+        return self.observing.applies(defense.transport)
 
-    def check(self, task: Task, defense: Defense, attack: Any = None) -> None:
-        if self.way.finds_pairs and not linear_layers(built(task)):
-            raise ParameterError(f"target = {self.target} needs a model with a linear layer")
+    def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
+        if self.observing.needs_linear_layer and not linear_layers(built(task)):
+            raise ParameterError(f"observation = {self.observation} needs a model with a linear layer")
 
-    def told(self, defense: Defense, attack: CuriousServer) -> dict[str, Any]:
-        """Who must know what, and whether an exchange was reckoned with, if there was one."""
+    def told(self, defense: Chain, attack: CuriousServer) -> dict[str, Any]:
+        """Return what must be known, and whether the transport was taken into account where it mixes updates."""
+        observing = self.observing
+        mixed = defense.transport.rows == "mixture"
         return {
-            "adaptive": (self.way.adaptive or attack.rehearses) if defense.exchanges else None,
-            "target": self.way.meaning,
-            "knows": list(dict.fromkeys([*self.way.knows, *attack.knows])),
-            "caution": self.way.caution,
+            "adaptive": (observing.adaptive or attack.rehearses) if mixed else None,
+            "observation": registry.get(Kind.OBSERVATION, self.observation).summary,
+            "knows": list(dict.fromkeys([*observing.knows, *attack.knows])),
+            "caution": observing.caution,
         }
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
-        """Return a warning where no attack took an exchange into account."""
+        """Return a warning where no attack took into account that the transport mixes updates."""
         adaptive = [record.facts["adaptive"] for record in records if record.status == "done"]
-        exchanges = any(each is not None for each in adaptive)
-        return ("no adaptive attack has been run against its exchange",) if exchanges and not any(adaptive) else ()
-
-
-def even(people: int, defense: Defense) -> None:
-    """Refuse a number of people of whom one finds no partner."""
-    if defense.exchanges and people % 2:
-        raise ParameterError(f"people = {people} leaves one without a partner; take an even number")
+        mixed = any(each is not None for each in adaptive)
+        return ("no adaptive attack has been run against its transport",) if mixed and not any(adaptive) else ()
 
 
 def training_seconds(task: Task, examples: float) -> float:
-    """About how long local training on so many examples takes, as measured on one core with small models."""
+    """Return about how long local training on so many examples takes, as measured on one core with small models."""
     return 1e-8 * examples * task.local_epochs * columns_of(task).count

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,6 +14,7 @@ from fflbench.reading import read_bytes, read_json
 from fflbench.records import arrays, packed, validation
 from fflbench.records.arrays import Arrays
 from fflbench.records.packed import ENTRIES
+from fflbench.records.parts import CHAIN, chained
 from fflbench.records.record import Record
 from fflbench.records.store import Store, read, read_arrays
 from fflbench.texts import slug
@@ -28,8 +30,8 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(pattern=r"^[\w][\w. -]*$", max_length=80)
-    """Of the plugin, as it is registered."""
+    name: str = Field(pattern=r"^[\w][\w.+ -]*$", max_length=80)
+    """Of the plugin, as it is registered, or of a chain of several."""
     link: str = Field(pattern=r"^https?://[!-~]+$", max_length=300)
     citation: str = Field(max_length=500)
     verified: tuple[str, ...] = ()
@@ -64,6 +66,18 @@ class Evidence:
     reported: dict[str, str] = field(default_factory=dict)
     """Cells that came from outside, with their origin."""
     places: dict[str, Place] = field(default_factory=dict)
+    shared_by: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """By cell, defenses from outside that share a record of ours, as records have them."""
+
+    @property
+    def shown(self) -> list[Record]:
+        """Records as tables show them: ours under the labels, too, of defenses from outside that share them."""
+        return [
+            record.model_copy(update={"shared_by": record.shared_by | self.shared_by[record.id]})
+            if record.id in self.shared_by
+            else record
+            for record in self.records
+        ]
 
     @property
     def suite(self) -> str:
@@ -99,17 +113,30 @@ def _take_entries(found: Evidence, folder: Path) -> None:
         if not packed.is_there(entry_folder):
             found.problems.append(f"{entry_folder / packed.FILE} is missing; the entry is left out")
             continue
-        ours = list(found.records)
         theirs = Evidence(entry_folder)
         _take(theirs, entry_folder)
         found.problems += theirs.problems
+        ours = found.shown
+        fitting = []
         for record in theirs.records:
             if why := _misfit(record, entry, ours):
                 found.problems.append(f"{theirs.places[record.id].name} {why}; it is left out")
             else:
-                found.records.append(record)
-                found.places[record.id] = theirs.places[record.id]
-                found.reported[record.id] = entry.origin
+                fitting.append(record)
+        _add(found, replace(theirs, records=fitting), entry)
+
+
+def _add(found: Evidence, theirs: Evidence, entry: Entry) -> None:
+    """Add records from outside; of a cell that is there already, only that their defense shares it."""
+    for record in theirs.records:
+        if record.id in found.places:
+            sweep = record.sweep.get("defense", {})
+            own = {record.labels["defense"]: sweep, **record.shared_by}
+            found.shared_by[record.id] = found.shared_by.get(record.id, {}) | own
+        else:
+            found.records.append(record)
+            found.places[record.id] = theirs.places[record.id]
+            found.reported[record.id] = entry.origin
 
 
 def _order(record: Record) -> tuple[object, ...]:
@@ -121,8 +148,9 @@ def _order(record: Record) -> tuple[object, ...]:
         record.measure,
         attack != "none",
         labels.get("attack", labels.get("privacy-attack", "")),
-        chosen["defense"]["name"] != "fedavg",
+        "fedavg" not in (record.defense, labels["defense"]),
         labels["defense"],
+        labels.get("deviation", ""),
         str(chosen["measure"]["parameters"]),
         record.seed,
         record.id,
@@ -219,7 +247,7 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
     if not theirs.records:
         raise RecordError(f"the entry is not taken: there is no record in {source}")
     for record in theirs.records:
-        if why := _misfit(record, entry, ours.records):
+        if why := _misfit(record, entry, ours.shown):
             raise RecordError(f"the entry is not taken: {record} {why}")
     into = f"{ENTRIES}/{slug(entry.name)}/"
     if os.path.lexists(ours.folder / into / ENTRY):
@@ -229,21 +257,29 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
     files[f"{into}{ENTRY}"] = read_bytes(source / ENTRY, LARGEST_ENTRY)
     joined = replace(
         ours,
-        records=sorted([*ours.records, *theirs.records], key=_order),
-        places=ours.places | theirs.places,
-        reported=ours.reported | {record.id: entry.origin for record in theirs.records},
+        records=list(ours.records),
+        places=dict(ours.places),
+        reported=dict(ours.reported),
+        shared_by=dict(ours.shared_by),
     )
+    _add(joined, theirs, entry)
+    joined.records.sort(key=_order)
     return joined, files
 
 
 def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
     """Why a record from outside cannot stand beside ours: it may add a defense, and change nothing else."""
-    if record.configuration["defense"]["name"] != entry.name:
-        return f"is not about the defense {entry.name}"
-    if record.labels["defense"] in {own.labels["defense"] for own in ours}:
-        return f'calls its defense "{record.labels["defense"]}", a name that is taken'
-    if record.id in {own.id for own in ours}:
+    known = record.id in {own.id for own in ours}
+    whole = set(record.configuration["defense"]) == set(CHAIN)
+    if known and whole:
         return "is there already"
+    if not known and entry.name not in (
+        record.defense,
+        *(part.name for part in chained(record.configuration["defense"])),
+    ):
+        return f"is not about the defense {entry.name}"
+    if taken := _defenses(record) & {label for own in ours for label in _defenses(own)}:
+        return f'calls its defense "{min(taken)}", a name that is taken'
     kinds = [kind for kind in ("task", "attack", "privacy-attack", "measure") if kind in record.configuration]
     alike = [
         own
@@ -261,3 +297,7 @@ def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
     if record.status == "done" and done and record.facts.get("targeted") != done[0].facts.get("targeted"):
         return "says otherwise of its attack's aim than our records do"
     return ""
+
+
+def _defenses(record: Record) -> set[str]:
+    return {record.labels["defense"], *record.shared_by}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fflbench import __version__, registry
+from fflbench.records.parts import parts_of
 from fflbench.registry import Kind
 
 RESULTS_VERSION = 2
@@ -19,9 +20,8 @@ LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 def results_versions(configuration: Mapping[str, Any]) -> dict[str, int | str]:
     """The versions that decide whether an old record still stands, with the source digests of outside plugins."""
-    kinds = [kind for kind in Kind if kind in configuration]
-    parts = {kind.value: registry.get(kind, configuration[kind]["name"]).results_version for kind in kinds}
-    return {"core": RESULTS_VERSION, **parts}
+    parts = parts_of(configuration)
+    return {"core": RESULTS_VERSION, **{part.key: registry.get(part.kind, part.name).results_version for part in parts}}
 
 
 def manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:

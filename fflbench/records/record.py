@@ -13,6 +13,7 @@ from fflbench.errors import RecordError
 from fflbench.reading import parse_json
 from fflbench.records import validation
 from fflbench.records.arrays import digest, unpack
+from fflbench.records.parts import defense_name, is_defense, is_part
 
 LARGEST = 2**26
 """Bytes that a record may have."""
@@ -37,7 +38,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     id: str = Field(pattern=r"^[0-9a-f]{16}$")
     suite: str
     title: str = ""
@@ -46,6 +47,9 @@ class Record(BaseModel):
     sweep: dict[str, dict[str, Any]] = {}
     """By kind (task, attack, ...), the parameter that its suite sweeps over: its name, its value here and the label
     that all values share."""
+    shared_by: dict[str, dict[str, Any]] = {}
+    """Labels of other defenses that have this result too, since they agree in all that the measure depends on; with
+    the sweep of each, if any."""
     configuration: dict[str, Any]
     status: Literal["done", "failed"]
     error: str = ""
@@ -60,13 +64,12 @@ class Record(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        attacks = [kind for kind in ("attack", "privacy-attack") if kind in self.configuration]
-        for kind in ("task", "measure", "defense", *attacks):
-            chosen = self.configuration.get(kind)
-            found = chosen if isinstance(chosen, dict) else {}
-            named = isinstance(found.get("name"), str) and isinstance(found.get("parameters"), dict)
-            if kind not in self.labels or not named:
+        others = [kind for kind in ("attack", "privacy-attack", "deviation") if kind in self.configuration]
+        for kind in ("task", "measure", *others):
+            if kind not in self.labels or not is_part(self.configuration.get(kind)):
                 raise ValueError(f"no {kind} with a label, a name and parameters")
+        if "defense" not in self.labels or not is_defense(self.configuration.get("defense")):
+            raise ValueError("no defense with a label and the name and parameters of each part")
         if type(self.configuration.get("seed")) is not int:
             raise ValueError("no seed")
         if self.id != identify(self.configuration):
@@ -79,6 +82,11 @@ class Record(BaseModel):
     def measure(self) -> str:
         """Name of its measure."""
         return str(self.configuration["measure"]["name"])
+
+    @property
+    def defense(self) -> str:
+        """Name of its defense, or of those parts of it that the measure depends on, whatever the suite's label."""
+        return defense_name(self.configuration["defense"])
 
     @property
     def seed(self) -> int:

@@ -9,6 +9,7 @@ from fflbench import registry
 from fflbench.errors import FflbenchError, in_a_line
 from fflbench.metrics import LARGEST
 from fflbench.records.arrays import Arrays
+from fflbench.records.parts import CHAIN, values_of
 from fflbench.registry import Entry, Kind
 
 if TYPE_CHECKING:
@@ -86,19 +87,20 @@ class _Sweep(Content):
     label: str
 
 
-class _Attack(Content):
-    strategy: Count = 1
-    """Of attackers where fragments are exchanged: a row of a table each."""
-
-
 PARTS = {"task", "measure", "defense", "seed"}
-ATTACKS: tuple[set[str], ...] = (set(), {Kind.ATTACK.value}, {Kind.PRIVACY_ATTACK.value})
+DEVIATION = "deviation"
+ATTACKS: tuple[set[str], ...] = (
+    *(set(), {Kind.ATTACK.value}, {Kind.PRIVACY_ATTACK.value}),
+    {Kind.ATTACK.value, DEVIATION},
+)
 
 
 def check(record: "Record") -> None:
     """Refuse a record that lacks what tables need, with a `ValueError`."""
-    for label in record.labels.values():
+    for label in (*record.labels.values(), *record.shared_by):
         check_label(label)
+    if record.labels["defense"] in record.shared_by:
+        raise ValueError("no record of ours: its defense shares its result with itself")
     parts = set(record.configuration)
     if not parts >= PARTS or parts - PARTS not in ATTACKS:
         raise ValueError(f"no record of ours: its configuration has {', '.join(sorted(parts))[:LONGEST]}")
@@ -107,7 +109,6 @@ def check(record: "Record") -> None:
     name = record.configuration["measure"]["name"]
     try:
         (_Finished if record.status == "done" else _Failed).model_validate(dict(record))
-        _Attack.model_validate(record.configuration.get("attack", {}).get("parameters", {}))
         _check_sweeps(record)
         if entry := registry.find(Kind.MEASURE, record.measure):
             _check_declared(record, entry)
@@ -141,11 +142,12 @@ def check_arrays(record: "Record", arrays: Arrays) -> None:
 
 
 def _check_sweeps(record: "Record") -> None:
-    for kind, told in record.sweep.items():
+    of_others = [("defense", sweep) for sweep in record.shared_by.values() if sweep]
+    for kind, told in (*record.sweep.items(), *of_others):
         sweep = _Sweep.model_validate(told)
         check_label(sweep.label)
-        parameters = record.configuration[kind]["parameters"] if kind in set(record.labels) else {}
-        if isinstance(sweep.value, bool) or sweep.value != parameters.get(sweep.parameter):
+        values = values_of(record.configuration[kind], sweep.parameter) if kind in set(record.labels) else ()
+        if isinstance(sweep.value, bool) or sweep.value not in values:
             raise ValueError(f"the sweep of its {kind[:LONGEST]} is over no parameter that its configuration has")
 
 
@@ -153,9 +155,13 @@ def _check_declared(record: "Record", entry: Entry) -> None:
     """Hold a record to the declaration of its measure."""
     declared = entry.target
     _parameters(record, entry)
-    attacks, expected = set(record.configuration) - PARTS, {declared.attacked} - {None}
+    attacks, expected = set(record.configuration) - PARTS - {DEVIATION}, {declared.attacked} - {None}
     if attacks != expected:
         raise ValueError(f"it has {min(attacks, default='no attack')}, and must have {min(expected, default='none')}")
+    if set(record.configuration["defense"]) != set(declared.depends_on):
+        raise ValueError(f"its defense must have these parts and no others: {', '.join(declared.depends_on)}")
+    if record.shared_by and set(declared.depends_on) == set(CHAIN):
+        raise ValueError("it depends on every part of a defense, so none can share it")
     if record.status == "failed":
         return
     for metric in declared.metrics:

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fflbench import registry
 from fflbench.errors import FflbenchError
 from fflbench.records.manifest import RESULTS_VERSION
+from fflbench.records.parts import parts_of
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import joined, pivot
@@ -66,24 +68,25 @@ def _about(suite: str, records: Iterable[Record]) -> tuple[str, str]:
     return (own[0][0], "") if own and own[0][0] != entry.title else (entry.title, entry.summary)
 
 
-def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[str, tuple[str, list[str]]]:
-    """Return by record its defense and what must be said of it: that it came from outside, or of older code."""
+def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[str, tuple[set[str], list[str]]]:
+    """Return by record its defenses and what must be said of it: that it came from outside, or of older code."""
     versions = _versions()
     return {
         record.id: (
-            record.labels["defense"],
+            {record.labels["defense"], *record.shared_by},
             ([reported[record.id]] if record.id in reported else []) + [STALE] * _stale(record, versions),
         )
         for record in records
     }
 
 
-def _with_cautions(table: Table, found: Mapping[str, tuple[str, Sequence[str]]]) -> Table:
+def _with_cautions(table: Table, found: Mapping[str, tuple[set[str], Sequence[str]]]) -> Table:
     rows, defenses = [], {row.defense for row in table.rows}
     for row in table.rows:
         behind = dict.fromkeys(name for cell in row.cells for name in cell.records)
         # Figures against a baseline have its records behind them too, which are another row's matter.
-        own = [found[name][1] for name in behind if name in found and found[name][0] not in defenses - {row.defense}]
+        told = [found[name] for name in behind if name in found]
+        own = [cautions for of, cautions in told if row.defense in of or not of & defenses]
         flags = dict.fromkeys([*row.flags, *(caution for cautions in own for caution in cautions)])
         rows.append(row.model_copy(update={"flags": tuple(flags)}))
     return table.model_copy(update={"rows": tuple(rows)})
@@ -120,10 +123,9 @@ def _mixtures(records: Sequence[Record]) -> Iterable[str]:
     found: dict[str, Counter[str]] = {}
     for record in records:
         made = record.manifest.get("results")
-        for kind, version in (made if isinstance(made, dict) else {}).items():
-            chosen = record.configuration.get(kind)
-            name = f'{kind} "{chosen["name"]}"' if isinstance(chosen, dict) else kind
-            found.setdefault(name, Counter())[str(version)] += 1
+        names: dict[Any, str] = {part.key: f'{part.kind} "{part.name}"' for part in parts_of(record.configuration)}
+        for key, version in (made if isinstance(made, dict) else {}).items():
+            found.setdefault(names.get(key, str(key)), Counter())[str(version)] += 1
     for name, versions in found.items():
         if len(versions) > 1:
             counts = ", ".join(f"{count} of version {version}" for version, count in versions.most_common())
@@ -135,8 +137,8 @@ def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bo
     made = record.manifest.get("results")
     if not isinstance(made, dict) or made.get("core") != RESULTS_VERSION:
         return True
-    chosen = {(kind, record.configuration[kind]["name"]) for kind in Kind if kind in record.configuration}
-    return any(made.get(kind.value) != versions[kind, name] for kind, name in chosen if (kind, name) in versions)
+    here = [part for part in parts_of(record.configuration) if (part.kind, part.name) in versions]
+    return any(made.get(part.key) != versions[part.kind, part.name] for part in here)
 
 
 def _some(texts: Sequence[str]) -> str:

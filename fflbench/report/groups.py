@@ -1,17 +1,15 @@
 """Records that belong into one table: of one measure, task and setting, by defense, attack, observation and seed."""
 
 import itertools
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any
 
 from fflbench import registry
 from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
-from fflbench.parameters import plain_type
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report.table import SECTIONS, Cell, Column, steady
@@ -20,6 +18,7 @@ from fflbench.statistics import BySeed, estimate, exact_interval
 BASELINE, NO_ATTACK = "fedavg", "none"
 """Names of the defense that others are compared with, and of the attack that is none."""
 NOTHING = "there is no figure"
+NOTED = {"transport": "a transport", "preaggregations": "pre-aggregations", "rule": "a rule"}
 
 
 def measure_of(records: Sequence[Record]) -> type[Measure]:
@@ -40,9 +39,25 @@ def measure_of(records: Sequence[Record]) -> type[Measure]:
     return type("NotHere", (Measure,), {"metrics": metrics})
 
 
-def defense_of(record: Record) -> str:
-    """Return the suite's name of a defense; where it meets attackers of several strategies, labels tell them too."""
-    return re.sub(r", strategy \d+$", "", record.labels["defense"])
+def row_of(record: Record) -> str:
+    """Return the label of a record's row: its defense, and how participants depart from its protocol, if they do."""
+    return ", ".join(filter(None, (record.labels["defense"], deviation_of(record))))
+
+
+def deviation_of(record: Record) -> str:
+    """Return the label of a record's deviation, or nothing."""
+    return record.labels.get("deviation", "")
+
+
+def expanded(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield each record under the label of every defense that shares it; once that is done, nobody shares any."""
+    for record in records:
+        yield record.model_copy(update={"shared_by": {}}) if record.shared_by else record
+        others = {kind: swept for kind, swept in record.sweep.items() if kind != Kind.DEFENSE}
+        for label, swept in record.shared_by.items():
+            labels = record.labels | {"defense": label}
+            sweep = others | ({Kind.DEFENSE.value: swept} if swept else {})
+            yield record.model_copy(update={"labels": labels, "sweep": sweep, "shared_by": {}})
 
 
 def parameters_of(record: Record) -> dict[str, Any]:
@@ -131,20 +146,26 @@ class Group:
         """All seeds, some of which a place may lack."""
         return {record.seed for record in self.records}
 
-    @cached_property
-    def defenses(self) -> list[str]:
-        """Labels of defenses, in the order of their rows."""
-        return ordered(self.records, "defense", lambda record: record.labels["defense"])
+    @property
+    def shared(self) -> str:
+        """Parts that defenses with records in common have in common, as a note names them; nothing without any."""
+        several = len({record.id for record in self.records}) < len(self.records)
+        return " and ".join(NOTED[part] for part in self.measure.depends_on) if several else ""
 
     @cached_property
-    def rows(self) -> dict[str, list[str]]:
-        """Defenses as the suite calls them, with all labels of each: attackers may have several strategies."""
-        found: dict[str, list[str]] = {}
-        for record in self.records:
-            labels = found.setdefault(defense_of(record), [])
-            labels += [record.labels["defense"]] * (record.labels["defense"] not in labels)
-        first = {label: place for place, label in enumerate(self.defenses)}
-        return dict(sorted(found.items(), key=lambda item: min(first[label] for label in item[1])))
+    def defenses(self) -> dict[str, str]:
+        """Labels of rows in their order, with the defense of each: participants may deviate in several ways."""
+        labels = {row_of(record): record.labels["defense"] for record in self.records}
+        return {row: labels[row] for row in ordered(self.records, "defense", row_of)}
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, str]]:
+        """Defenses as the suite calls them, with the rows of each by deviation."""
+        deviations = {row_of(record): deviation_of(record) for record in self.records}
+        found: dict[str, dict[str, str]] = {}
+        for row, defense in self.defenses.items():
+            found.setdefault(defense, {})[deviations[row]] = row
+        return found
 
     @cached_property
     def attacks(self) -> list[str]:
@@ -153,25 +174,23 @@ class Group:
 
     @cached_property
     def observations(self) -> list[str]:
-        """Observations of the server, in the order in which the measure names them; one empty one without any."""
-        there = dict.fromkeys(map(self.observation, self.records))
-        known = choices(self.records[0].measure, self.measure.observed) if self.measure.observed else ()
-        return [name for name in known if name in there] + [name for name in there if name not in known]
+        """Observations, in the order of the records; one empty one without any."""
+        return list(dict.fromkeys(map(self.observation, self.records)))
 
     def observation(self, record: Record) -> str:
         """Return the observation that a record's attack was given."""
         return str(parameters_of(record).get(self.measure.observed, "")) if self.measure.observed else ""
 
-    def runs(self, defense: str, attack: str, observation: str = "") -> Runs:
+    def runs(self, row: str, attack: str, observation: str = "") -> Runs:
         """Return the records of one place."""
-        return Runs.of(self.places.get((defense, attack, observation), ()))
+        return Runs.of(self.places.get((row, attack, observation), ()))
 
     @cached_property
     def places(self) -> dict[tuple[str, str, str], list[Record]]:
-        """Records by defense, attack and observation."""
+        """Records by row, attack and observation."""
         found: dict[tuple[str, str, str], list[Record]] = {}
         for record in self.records:
-            place = record.labels["defense"], attack_of(record), self.observation(record)
+            place = row_of(record), attack_of(record), self.observation(record)
             found.setdefault(place, []).append(record)
         return found
 
@@ -192,14 +211,17 @@ class Group:
         return [
             record
             for record in self.records
-            if defense in ("", record.labels["defense"], defense_of(record)) and attack in ("", attack_of(record))
+            if defense in ("", record.labels["defense"]) and attack in ("", attack_of(record))
         ]
 
 
 def by_measure(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Return records by their measure, in the order of the sections that measures stand in."""
+    """Return records by their measure, in the order of the sections that measures stand in.
+
+    Records that several defenses share are there once for each.
+    """
     found: dict[str, list[Record]] = {}
-    for record in records:
+    for record in expanded(records):
         found.setdefault(record.measure, []).append(record)
 
     def place(item: tuple[str, list[Record]]) -> int:
@@ -266,13 +288,6 @@ def _name(record: Record, kind: str) -> str:
     return str(record.configuration[kind]["name"]) if kind else ""
 
 
-def choices(measure: str, parameter: str) -> tuple[str, ...]:
-    """Return the values that a measure's parameter may have, in the order of its declaration."""
-    entry = registry.find(Kind.MEASURE, measure)
-    known = [each for each in (entry.parameters if entry else ()) if each.name == parameter]
-    return tuple(get_args(plain_type(known[0].annotation))) if known else ()
-
-
 def _by_size(value: Any) -> tuple[bool, float, str]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return not number, float(value) if number else 0.0, str(value)
@@ -285,11 +300,11 @@ def candidates(group: Group, defense: str, attacks: Sequence[str], observations:
     """Return all of these attacks by these observations on a defense, under the name that tells each from others."""
     found = {}
     for observation, attack in itertools.product(observations, attacks):
-        labels = [label for label in group.rows[defense] if (label, attack, observation) in group.places]
-        for label in labels:
-            strategy = label.removeprefix(f"{defense}, ") if len(labels) > 1 else ""
-            parts = (strategy, attack if len(attacks) > 1 else "", observation if len(observations) > 1 else "")
-            found[", ".join(filter(None, parts))] = group.runs(label, attack, observation)
+        there = {way: row for way, row in group.rows[defense].items() if (row, attack, observation) in group.places}
+        for way, row in there.items():
+            deviation = way if len(there) > 1 else ""
+            parts = (deviation, attack if len(attacks) > 1 else "", observation if len(observations) > 1 else "")
+            found[", ".join(filter(None, parts))] = group.runs(row, attack, observation)
     return found
 
 
@@ -305,7 +320,9 @@ def strongest(metric: Metric, found: Mapping[str, Runs], seeds: set[int]) -> tup
     means = {name: fmean(values.values()) for name, runs in found.items() if (values := runs.values(metric.name))}
     if not means:
         return "", NOTHING
-    return (min if metric.higher_is_better else max)(means, key=lambda name: means[name]), ""
+    sign = 1 if metric.higher_is_better else -1
+    # By name where several are as bad, whatever the order of the records.
+    return min(means, key=lambda name: (sign * means[name], name)), ""
 
 
 def strongest_cell(metric: Metric, column: Column, found: Mapping[str, Runs], seeds: set[int]) -> Cell:

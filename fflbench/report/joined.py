@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
+from fflbench.records.parts import chained
 from fflbench.records.record import Record
-from fflbench.report.groups import Group, candidates, defense_of, strongest_cell
+from fflbench.report.groups import Group, candidates, strongest_cell
 from fflbench.report.table import OVERALL, Cell, Column, FilledColumn, Table
 from fflbench.texts import slug
 
@@ -88,6 +89,7 @@ def _table(task: str, chosen: Sequence[Group]) -> Table:
         notes=(
             f"Sorted by {first.column.title}. Empty: was not run.",
             f"Figures are of: {'; '.join(group.head for group in chosen)}.",
+            *(f"Rows that share {group.shared} share figures of {group.title}." for group in chosen if group.shared),
         ),
     )
 
@@ -100,21 +102,19 @@ def _row_flags(label: str, groups: Sequence[Group]) -> Iterable[str]:
     flags = [
         flag
         for group in groups
-        for flag in group.measure.row_flags(
-            [record for record in group.records if defense_of(record) == label and record.status == "done"]
-        )
+        for flag in group.measure.row_flags([record for record in group.of(defense=label) if record.status == "done"])
     ]
     return dict.fromkeys(flags)
 
 
 def _differing(label: str, records: Sequence[Record]) -> Iterable[str]:
     """Return where a defense was set otherwise for one measure than for another, which is one row here."""
-    found: dict[str, dict[str, str]] = {}
-    for record in records:
-        if defense_of(record) == label:
-            for name, value in record.configuration["defense"]["parameters"].items():
-                found.setdefault(name, {})[record.measure] = str(value)
-    for name, by_measure in found.items():
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for record in (record for record in records if record.labels["defense"] == label):
+        for part in chained(record.configuration["defense"]):
+            for name, value in part.parameters.items():
+                found.setdefault((part.key, name), {})[record.measure] = str(value)
+    for (_, name), by_measure in found.items():
         if len(set(by_measure.values())) > 1:
             uses = ", ".join(f"{measure} with {name} = {value}" for measure, value in by_measure.items())
             yield f"measured with different settings: {uses}"

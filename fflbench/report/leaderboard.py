@@ -188,7 +188,7 @@ def _make(folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path |
     if add:
         found, entry = accept(add, found)
         files |= entry
-    records = within(found.records, knows) if knows else found.records
+    records = within(found.shown, knows) if knows else found.shown
     board = board_of(found.suite, records, found.reported)
     if knows:
         told = f"Attackers who must know more than this are left out: {', '.join(knows)}."

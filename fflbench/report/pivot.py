@@ -17,7 +17,7 @@ from fflbench.statistics import estimate, holm, paired, worst
 from fflbench.texts import slug
 
 Key = str | tuple[str, str]
-"""Of a row: a defense, or an observation and a defense."""
+"""Of a row: its label, or an observation and its label."""
 NO_ATTACK_ROW = " (no attack)"
 NOT_RUN = " Empty: was not run, mostly since it makes no sense against that defense."
 
@@ -85,8 +85,8 @@ def _pivot(group: Group, metric: Metric, names: Sequence[str]) -> Table:
 
 def _how(group: Group) -> str:
     if not group.measure.observed:
-        several = any(len(labels) > 1 for labels in group.rows.values())
-        return " Of several strategies of attackers the worst by the mean over seeds is shown." * several
+        several = any(len([way for way in ways if way]) > 1 for ways in group.rows.values())
+        return " Of several deviations from a protocol the worst by the mean over seeds is shown." * several
     attacks = ", ".join(group.attacks)
     return f" Of the attacks ({attacks}) the strongest by the mean over seeds, named where there are several."
 
@@ -135,7 +135,7 @@ def _worst_column(group: Group, metric: Metric, names: Sequence[str]) -> FilledC
 def worst_cases(
     group: Group, metric: Metric, column: Column, attacks: Sequence[str], baseline: Runs | None = None
 ) -> FilledColumn:
-    """Return by defense the worst over attacks and strategies, seed by seed, less the figures of a baseline if any."""
+    """Return by defense the worst over attacks and deviations, seed by seed, less the figures of a baseline if any."""
     cells, values = {}, {}
     theirs = baseline.values(metric.name) if baseline else dict.fromkeys(group.seeds, 0.0)
     for defense in group.rows:
@@ -174,10 +174,11 @@ def _flags(group: Group, records: Sequence[Record]) -> tuple[str, ...]:
 
 def _setting_notes(group: Group) -> list[str]:
     """Return the parameters of the measure that all records of a table share, and what the measure says of them."""
-    shared = {name: value for name, value in parameters_of(group.records[0]).items() if name != group.measure.observed}
-    with_them = [f"With {', '.join(f'{name} = {value}' for name, value in shared.items())}."] if shared else []
+    common = {name: value for name, value in parameters_of(group.records[0]).items() if name != group.measure.observed}
+    with_them = [f"With {', '.join(f'{name} = {value}' for name, value in common.items())}."] if common else []
+    shared = [f"Rows that share {group.shared} share these cells."] if group.shared else []
     done = [record for record in group.records if record.status == "done"]
-    return [*with_them, *(group.measure.notes(done) if done else ())]
+    return [*with_them, *shared, *(group.measure.notes(done) if done else ())]
 
 
 # Defenses by metrics
@@ -193,10 +194,10 @@ def _detail(group: Group, attack: str) -> Table:
     records, observed = group.of(attack=attack), bool(group.measure.observed)
     metrics = [metric for metric in group.measure.shown(records) if _has(metric, records)]
     places: dict[Key, Runs] = {
-        (observation, defense) if observed else defense: group.runs(defense, attack, observation)
+        (observation, row) if observed else row: group.runs(row, attack, observation)
         for observation in group.observations
-        for defense in group.defenses
-        if (defense, attack, observation) in group.places
+        for row in group.defenses
+        if (row, attack, observation) in group.places
     }
     filled = []
     for metric in metrics:
@@ -216,7 +217,8 @@ def _detail(group: Group, attack: str) -> Table:
     return Table.of(
         filled,
         flags=lambda key: _flags(group, list(places[key].records.values()) if key in places else []),
-        defense=lambda key: key[-1] if observed else key.removesuffix(NO_ATTACK_ROW),
+        # The row without attack, above those under one, is the baseline's.
+        defense=lambda key: group.defenses.get(key[-1] if observed else key, group.baseline),
         name=slug(f"{group.head}-{attack or 'all'}"),
         title=f"{group.head}, no attack" if attack and attack == group.clean else f"{group.head}{under}",
         section=group.measure.section,

@@ -8,6 +8,7 @@ from typing import Any
 from fflbench.errors import RecordError
 from fflbench.parameters import quoted
 from fflbench.records import packed
+from fflbench.records.parts import parts_of
 from fflbench.records.record import Record
 from fflbench.records.store import places, read
 from fflbench.report.figures import draw_record
@@ -70,10 +71,14 @@ def plot(values: Sequence[float], percent: bool = True) -> str:
 
 def _about(record: Record) -> str:
     lines = []
-    for kind in (name for name in record.configuration if name != "seed"):
-        chosen = record.configuration[kind]
-        lines.append(f"{kind}: {chosen['name']}")
-        lines += [f"  {name} = {quoted(value)}" for name, value in chosen["parameters"].items()]
+    shown = [(str(part.kind), part.name, part.parameters) for part in parts_of(record.configuration)]
+    if deviation := record.configuration.get("deviation"):
+        shown.append(("deviation", deviation["name"], deviation["parameters"]))
+    for kind, name, parameters in shown:
+        lines.append(f"{kind}: {name}")
+        lines += [f"  {parameter} = {quoted(value)}" for parameter, value in parameters.items()]
+    if record.shared_by:
+        lines.append(f"shared by: {', '.join(record.shared_by)}")
     made = record.manifest
     lines.append(f"made with fflbench {made.get('fflbench')}, {made.get('libraries')}, on {made.get('processor')}")
     return "\n".join(lines)

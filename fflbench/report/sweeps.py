@@ -8,7 +8,7 @@ from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report.groups import Group, Runs, attack_kind, attack_of, parameters_of, varied_parameters
+from fflbench.report.groups import Group, Runs, attack_kind, attack_of, parameters_of, row_of, varied_parameters
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,12 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
 def _fixed(group: Group, record: Record, kind: str) -> tuple[str, ...]:
     """Return all that the records of one sweep have in common."""
     swept = record.sweep[kind]
+    # Rows are defenses, or the attacks on one where its own parameter is varied.
+    rows = (attack_kind(record),) if kind == Kind.DEFENSE else (Kind.DEFENSE, "deviation")
     labels = [
         swept["label"] if kind == each else label
         for each, label in record.labels.items()
-        # Rows are defenses, or the attacks on one where its own parameter is varied.
-        if each not in (Kind.MEASURE, *((attack_kind(record),) if kind == Kind.DEFENSE else (Kind.DEFENSE,)))
+        if each not in (Kind.MEASURE, *rows)
     ]
     observation = "" if kind == Kind.DEFENSE else group.observation(record)
     return kind, record.measure, swept["parameter"], observation, *labels
@@ -87,7 +88,7 @@ def _sweep(kind: str, members: Sequence[tuple[Group, Record]]) -> Sweep:
     places: dict[tuple[str, float], list[Record]] = {}
     rows: dict[str, str] = {}
     for of_group, record in members:
-        label = record.labels["defense"]
+        label = row_of(record)
         if kind == Kind.DEFENSE:
             label = ", ".join(filter(None, (attack_of(record), of_group.observation(record)))) or label
         told = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
@@ -108,6 +109,6 @@ def _sweep(kind: str, members: Sequence[tuple[Group, Record]]) -> Sweep:
 def _title(group: Group, record: Record, kind: str) -> list[str]:
     labels = {each: record.sweep[kind]["label"] if each == kind else label for each, label in record.labels.items()}
     if kind == Kind.DEFENSE:
-        return [labels["task"], record.measure, labels["defense"]]
+        return [labels["task"], record.measure, *(labels[each] for each in ("defense", "deviation") if each in labels)]
     parts = [labels["task"], record.measure, labels.get(attack_kind(record), ""), group.observation(record)]
     return [part for part in parts if part]

@@ -1,117 +1,80 @@
 """From a suite to its cells: every task with every attack, defense and seed, each checked before anything runs."""
 
-import functools
 import itertools
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
-from fflbench import registry
-from fflbench.data.sources import DataSet
+from fflbench import parameters, registry
 from fflbench.errors import FflbenchError, ParameterError, SuiteError, plugin_code
-from fflbench.federation.defense import Defense
+from fflbench.federation import chain
+from fflbench.federation.chain import Parts
 from fflbench.measures import Measure
 from fflbench.parameters import Parameter, plain_type
-from fflbench.records.record import identify
-from fflbench.records.validation import check_label
+from fflbench.records.parts import CHAIN, restricted, values_of
+from fflbench.records.validation import DEVIATION, check_label
 from fflbench.registry import Entry, Kind
+from fflbench.suites.cell import Cell, create_deviation, deviation_class
 from fflbench.suites.suite import Suite
 from fflbench.tasks import Task
 
-STRATEGY = "strategy"
 ROBUSTNESS = "robustness"
 """The measure of a suite that names none."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A task, a defense, a measure, a seed and, where the measure runs one, an attack."""
-
-    configuration: Mapping[str, Any]
-    """Everything that decides its result."""
-    labels: Mapping[str, str]
-    """Labels of its parts in the suite."""
-    sweep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By kind, the parameter that the suite sweeps over, its value here, and the label that all values share."""
-
-    @functools.cached_property
-    def id(self) -> str:
-        """A hash of the whole configuration, parameters included."""
-        return identify(self.configuration)
-
-    @property
-    def seed(self) -> int:
-        """The cell's seed."""
-        seed: int = self.configuration["seed"]
-        return seed
-
-    def __str__(self) -> str:
-        return f"{' · '.join(self.labels.values())} · seed {self.seed}"
-
-    @property
-    def kinds(self) -> list[Kind]:
-        """What it is made of."""
-        return [kind for kind in Kind if kind in self.configuration]
-
-    @property
-    def measure(self) -> Measure:
-        """Its measure, with all parameters set."""
-        measure: Measure = self.create(Kind.MEASURE)
-        return measure
-
-    @property
-    def attack(self) -> Any:
-        """The attack that its measure runs; None where it runs none."""
-        kind = self.measure.attacked
-        return None if kind is None else self.create(kind)
-
-    @property
-    def data_set(self) -> DataSet | None:
-        """The data set that it needs, if any."""
-        task: Task = self.create(Kind.TASK)
-        return task.data_set if self.measure.needs_data or task.model_from_data else None
-
-    def entry(self, kind: Kind) -> Entry:
-        """One of its parts in the registry."""
-        return registry.get(kind, self.configuration[kind]["name"])
-
-    def create(self, kind: Kind) -> Any:
-        """One of its parts with all parameters set."""
-        return self.entry(kind).create(**self.configuration[kind]["parameters"])
-
-
-@dataclass(frozen=True)
 class Choice:
-    """A task, measure, attack or defense with its parameters, under the name that the tables show."""
+    """A task, measure, attack, defense or deviation with its parameters, under the label that the tables show."""
 
     label: str
-    name: str
-    parameters: Mapping[str, Any]
+    configuration: Mapping[str, Any]
     sweep: Mapping[str, Any] = field(default_factory=dict)
     """As in a cell; empty where its suite sweeps over none of its parameters."""
 
     def create(self, kind: Kind) -> Any:
         """The thing itself."""
-        return registry.get(kind, self.name).create(**self.parameters)
+        if kind is Kind.DEFENSE:
+            return chain.create(self.configuration)
+        return registry.get(kind, self.configuration["name"]).create(**self.configuration["parameters"])
 
 
 def plan(suite: Suite) -> list[Cell]:
-    """All cells, in the order of the file; two that are the same in everything are refused."""
+    """All cells, in the order of the file; defenses share those that do not depend on what they differ in."""
     cells: dict[str, Cell] = {}
     for part in (suite, *suite.parts):
         for cell in _cells(part):
-            try:
+            with _told(part.source):
                 for label in cell.labels.values():
-                    check_label(label)
-                taken = cell.id in cells
-            except ValueError as error:
-                raise SuiteError(f"{part.source}: {error}") from error
-            if taken:
-                raise SuiteError(f"{part.source}: {cell} and {cells[cell.id]} are the same cell under two labels")
-            cells[cell.id] = cell
+                    _check_label(label)
+                cells[cell.id] = _shared(cells[cell.id], cell) if _id(cell) in cells else cell
     return list(cells.values())
+
+
+def _check_label(label: str) -> None:
+    try:
+        check_label(label)
+    except ValueError as error:
+        raise ParameterError(str(error)) from error
+
+
+def _id(cell: Cell) -> str:
+    try:
+        return cell.id
+    except ValueError as error:
+        raise ParameterError(str(error)) from error
+
+
+def _shared(cell: Cell, other: Cell) -> Cell:
+    """A cell with the label of another defense; what is the same in everything but its labels is refused."""
+    label = other.labels["defense"]
+    alike = {**cell.labels, "defense": ""} == {**other.labels, "defense": ""}
+    taken = label in (cell.labels["defense"], *cell.shared_by)
+    if set(cell.configuration["defense"]) == set(CHAIN) or taken or not alike:
+        raise ParameterError(f"{other} and {cell} are the same cell under two labels")
+    return replace(cell, shared_by={**cell.shared_by, label: other.sweep.get("defense", {})})
 
 
 def _cells(suite: Suite) -> Iterator[Cell]:
@@ -119,47 +82,64 @@ def _cells(suite: Suite) -> Iterator[Cell]:
     name = suite.measure.get("use", ROBUSTNESS)
     if not isinstance(name, str):
         raise SuiteError(f"{suite.source}: [measure]: use must be the name of a measure (fflbench list measures)")
-    measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure}, {})
-    attacks = _attacks(suite, name, measures[0].create(Kind.MEASURE))
-    defenses = _choices(suite, Kind.DEFENSE, suite.defenses, suite.defense, {})
-    for task, attack, measure, defense in itertools.product(tasks, attacks, measures, defenses):
-        chosen = {Kind.TASK: task, Kind.MEASURE: measure, **attack, Kind.DEFENSE: defense}
-        if not _applies(suite, chosen):
+    measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure})
+    measure = measures[0].create(Kind.MEASURE)
+    attacks = _attacks(suite, name, measure)
+    defenses = _defenses(suite, measure)
+    deviations = _deviations(suite, name, measure, defenses)
+    for task, attack, setting, defense in itertools.product(tasks, attacks, measures, defenses):
+        chosen: dict[str, Choice] = {Kind.TASK: task, Kind.MEASURE: setting, **attack, Kind.DEFENSE: defense}
+        created = {kind: choice.create(Kind(kind)) for kind, choice in chosen.items()}
+        if not _applies(suite, chosen, created):
             continue
-        strategies = [other for each in attacks for other in each.values() if other.label == _label(attack)]
-        row = _row(defense, strategies, *attack.values())
-        if row is None:
-            continue
-        for seed in suite.seeds:
-            yield _cell(seed, {**chosen, Kind.DEFENSE: row})
+        ways = deviations.get(defense.configuration.get("transport", {}).get("name"), [])
+        acting = [{DEVIATION: way} for way in ways if _acts(way, created[Kind.TASK], created[Kind.ATTACK])]
+        for way, seed in itertools.product(acting or [{}], suite.seeds):
+            yield _cell(seed, {**chosen, **way})
 
 
-def _applies(suite: Suite, chosen: Mapping[Kind, Choice]) -> bool:
+def _cell(seed: int, chosen: Mapping[str, Choice]) -> Cell:
+    configuration = {str(kind): choice.configuration for kind, choice in chosen.items()}
+    labels = {str(kind): choice.label for kind, choice in chosen.items()}
+    sweep = {str(kind): choice.sweep for kind, choice in chosen.items() if choice.sweep}
+    return Cell({**configuration, "seed": seed}, labels, sweep)
+
+
+def _applies(suite: Suite, chosen: Mapping[str, Choice], created: Mapping[str, Any]) -> bool:
     """Whether a measure makes sense for a defense; what could only fail later is refused."""
-    created = {kind: choice.create(kind) for kind, choice in chosen.items()}
-    task, measure, defense = (created.pop(kind) for kind in (Kind.TASK, Kind.MEASURE, Kind.DEFENSE))
-    under = "".join(f" under {chosen[kind].label}" for kind in created)
-    try:
-        with plugin_code("planning it failed"):
-            if not measure.applies(defense):
-                return False
-            measure.check(task, defense, next(iter(created.values()), None))
-            operator.index(measure.steps(task))
-    except FflbenchError as error:
-        raise SuiteError(f"{suite.source}: [defense.{chosen[Kind.DEFENSE].label}]{under}: {error}") from error
+    task, measure, defense = (created[kind] for kind in (Kind.TASK, Kind.MEASURE, Kind.DEFENSE))
+    attacks = [kind for kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK) if kind in chosen]
+    under = "".join(f" under {chosen[kind].label}" for kind in attacks)
+    with _told(f"{suite.source}: [defense.{chosen[Kind.DEFENSE].label}]{under}"), plugin_code("planning it failed"):
+        if not measure.applies(defense):
+            return False
+        measure.check(task, defense, created[attacks[0]] if attacks else None)
+        operator.index(measure.steps(task))
     return True
 
 
-def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[Kind, Choice]]:
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Let errors say where in a suite they are."""
+    try:
+        yield
+    except FflbenchError as error:
+        raise SuiteError(f"{where}: {error}") from error
+
+
+# Tasks, measures and attacks
+
+
+def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[str, Choice]]:
     """The attacks that a measure runs; one that runs none has an empty one."""
     kind = measure.attacked
     if kind is None:
         if suite.attacks:
-            raise SuiteError(f'{suite.source}: measure "{name}" has no attacks')
+            raise SuiteError(f'{suite.source}: measure "{name}" runs no attacks: leave them out')
         return [{}]
     if not suite.attacks:
         raise SuiteError(f'{suite.source}: measure "{name}" needs attacks (fflbench list {kind.plural})')
-    choices = _choices(suite, kind, suite.attacks, suite.attack, {})
+    choices = _choices(suite, kind, suite.attacks, suite.attack)
     for choice in choices:
         with plugin_code(f'measure "{name}"'):
             takes = measure.takes(choice.create(kind))
@@ -168,114 +148,199 @@ def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[Kind, Choic
     return [{kind: choice} for choice in choices]
 
 
-def _label(attack: Mapping[Kind, Choice]) -> str:
-    return next((choice.label for choice in attack.values()), "")
-
-
-def _row(defense: Choice, alike: Sequence[Choice], attack: Choice | None = None) -> Choice | None:
-    """A defense under the label of its row: where fragments are exchanged, attacks that differ in their strategy alone
-    have a row each; elsewhere strategies make no difference, and the first stands for all.
-    """
-    strategies = [other.parameters[STRATEGY] for other in alike if STRATEGY in other.parameters]
-    if attack is None or len(strategies) < 2:
-        return defense
-    with plugin_code(f'defense "{defense.name}"'):
-        exchanges = defense.create(Kind.DEFENSE).exchanges
-    strategy = attack.parameters[STRATEGY]
-    if not exchanges:
-        return defense if strategy == min(strategies) else None
-    end = f", strategy {strategy}"
-    sweep = {**defense.sweep, "label": defense.sweep["label"] + end} if defense.sweep else {}
-    return replace(defense, label=defense.label + end, sweep=sweep)
-
-
-def _cell(seed: int, chosen: Mapping[Kind, Choice]) -> Cell:
-    configuration = {
-        kind.value: {"name": choice.name, "parameters": choice.parameters} for kind, choice in chosen.items()
-    }
-    labels = {kind.value: choice.label for kind, choice in chosen.items()}
-    sweep = {kind.value: choice.sweep for kind, choice in chosen.items() if choice.sweep}
-    return Cell({**configuration, "seed": seed}, labels, sweep)
-
-
 def _choices(
-    suite: Suite, kind: Kind, labels: list[str], tables: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
+    suite: Suite,
+    kind: Kind,
+    labels: Sequence[str],
+    tables: Mapping[str, Mapping[str, Any]],
+    common: Mapping[str, Any] | None = None,
 ) -> list[Choice]:
     found = []
-    for label in _spelled_out(labels, tables) if kind is Kind.DEFENSE else labels:
-        where = f"{suite.source}: [{kind}.{label}]" if label in tables else f"{suite.source}: {kind.plural}"
-        where = f"{suite.source}: [{kind}]" if kind is Kind.MEASURE else where
-        given = {**common, **tables.get(label, {})}
-        name = given.pop("use", label)
-        if not isinstance(name, str):
-            raise SuiteError(f"{where}: use = {name!r} must be the name of a registered {kind}")
-        try:
+    for label in labels:
+        where = f"[{kind}]" if kind is Kind.MEASURE else f"[{kind}.{label}]" if label in tables else kind.plural
+        with _told(f"{suite.source}: {where}"):
+            name, given = _used(kind, label, {**(common or {}), **tables.get(label, {})})
             entry = registry.get(kind, name)
-            for varied in _grid(given, entry.parameters):
-                kept = _kept(entry, given | varied)
-                found.append(Choice(label + _suffix(varied), name, kept, _sweep(label, varied, given, kept)))
-                entry.create(**given | varied)
-        except FflbenchError as error:
-            raise SuiteError(f"{where}: {error}") from error
+            for varied in _grid(given, _lists(entry.parameters)):
+                configuration = _kept(entry, {"name": name, "parameters": entry.check(given | varied)})
+                found.append(_choice(label, given, varied, configuration))
+                found[-1].create(kind)
     return found
 
 
-def _suffix(varied: Mapping[str, Any]) -> str:
-    # How attackers behave in an exchange is told with the defense that has one.
-    told = ", ".join(f"{name} = {value}" for name, value in varied.items() if name != STRATEGY)
-    return f" ({told})" if told else ""
+def _used(kind: Kind, label: str, table: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What a table uses, which is its label if it does not say, and the rest of the table."""
+    given = dict(table)
+    name = given.pop("use", label)
+    if not isinstance(name, str):
+        raise ParameterError(f"use = {name!r} must be the name of a registered {kind}")
+    return name, given
 
 
-def _sweep(
-    label: str, varied: Mapping[str, Any], given: Mapping[str, Any], kept: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """The axis of tables and plots: of the parameters with a list of numbers the one with most values, if any."""
-    several = [name for name in varied if name != STRATEGY and len(given[name]) > 1]
+def _choice(
+    label: str, given: Mapping[str, Any], varied: Mapping[str, Any], configuration: Mapping[str, Any]
+) -> Choice:
+    """One point of a grid.
+
+    The axis of tables and plots is the parameter with most values of those with a list of numbers, if any.
+    """
+    several = [name for name in varied if len(given[name]) > 1]
     numeric = [name for name in several if all(type(each) in (int, float) for each in given[name])]
-    if not numeric:
-        return {}
-    parameter = max(numeric, key=lambda name: len(given[name]))
-    others = {name: value for name, value in varied.items() if name != parameter}
-    return {"parameter": parameter, "value": kept[parameter], "label": label + _suffix(others)}
+    sweep: dict[str, Any] = {}
+    if numeric:
+        parameter = max(numeric, key=lambda name: len(given[name]))
+        others = {name: value for name, value in varied.items() if name != parameter}
+        for value in [value for value in values_of(configuration, parameter) if value == varied[parameter]][:1]:
+            sweep = {"parameter": parameter, "value": value, "label": label + _suffix(others)}
+    return Choice(label + _suffix(varied), configuration, sweep)
 
 
-def _kept(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters, as a record will hold them."""
-    checked = entry.check(given)
+def _suffix(varied: Mapping[str, Any]) -> str:
+    return f" ({_listed(varied)})" if varied else ""
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def _kept(owner: object, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration as a record will hold it."""
     try:
-        json.dumps(checked, allow_nan=False)
+        json.dumps(configuration, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ParameterError(f"{entry}: no record can hold its parameters ({error})") from error
-    return checked
+        raise ParameterError(f"{owner}: no record can hold its parameters ({error})") from error
+    return configuration
 
 
-def _spelled_out(labels: list[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """With every other registered defense in the place of a star."""
-    # What is no name cannot be that of another defense; it is refused where its table is read.
-    used = [tables.get(label, {}).get("use", label) for label in labels]
-    taken = {name for name in used if isinstance(name, str)}
-    # What hides everybody is an ideal, with no protocol whose cost could be measured.
-    others = [
-        entry.name
-        for entry in registry.entries(Kind.DEFENSE)
-        if entry.name not in taken and not getattr(entry.target, "hides_senders", False) and not _missing(entry)
-    ]
-    return [name for label in labels for name in (others if label == "*" else [label])]
+def _lists(known: Sequence[Parameter]) -> set[str]:
+    """Parameters that are lists, so that a list is one value of theirs."""
+    return {each.name for each in known if get_origin(plain_type(each.annotation)) in (list, tuple)}
 
 
-def _missing(entry: Entry) -> str:
-    """Return the name of a package that a defense needs and that is not installed."""
-    with plugin_code(entry):
-        is_class = isinstance(entry.target, type) and issubclass(entry.target, Defense)
-        return entry.target.missing() if is_class else ""
-
-
-def _grid(given: Mapping[str, Any], known: tuple[Parameter, ...]) -> Iterator[dict[str, Any]]:
+def _grid(given: Mapping[str, Any], lists: Collection[str]) -> Iterator[dict[str, Any]]:
     """Every combination of values of the parameters that are no lists and were given one."""
-    lists = {parameter.name for parameter in known if get_origin(plain_type(parameter.annotation)) in (list, tuple)}
     varied = [name for name, value in given.items() if isinstance(value, list) and name not in lists]
     for name in varied:
         if not given[name]:
             raise ParameterError(f"{name} is an empty list of values")
     for values in itertools.product(*(given[name] for name in varied)):
         yield dict(zip(varied, values, strict=True))
+
+
+# Defenses
+
+
+def _defenses(suite: Suite, measure: Measure) -> list[Choice]:
+    """Chains with their parameters, each with those of its parts only that the measure depends on."""
+    found = []
+    with _told(f"{suite.source}: defenses"):
+        labels = _spelled_out(suite.defenses, suite.defense)
+    for label in labels:
+        where = f"[defense.{label}]" if label in suite.defense else "defenses"
+        with _told(f"{suite.source}: {where}"):
+            text, table = _used(Kind.DEFENSE, label, suite.defense.get(label, {}))
+            parts = chain.parse(text)
+            given = _flat(parts, table)
+            for varied in _grid(given, _lists_of(parts)):
+                whole = parts.check(_nested(parts, given | varied, measure.mode))
+                chain.create(whole)
+                found.append(_choice(label, given, varied, _kept(f'defense "{parts}"', whole)))
+    return [_restricted(choice, measure.depends_on) for choice in found]
+
+
+def _restricted(choice: Choice, depends_on: Collection[str]) -> Choice:
+    """A defense without the parts that make no difference; a sweep over those is none."""
+    kept = restricted(choice.configuration, depends_on)
+    swept = choice.sweep and choice.sweep["value"] in values_of(kept, choice.sweep["parameter"])
+    return Choice(choice.label, kept, choice.sweep if swept else {})
+
+
+def _flat(parts: Parts, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as one table; those of a single part under names such as `clipping.bound`."""
+    names = {entry.name for entry in parts.entries}
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        own = name in names and isinstance(value, Mapping)
+        found |= {f"{name}.{inner}": of_part for inner, of_part in value.items()} if own else {name: value}
+    return found
+
+
+def _nested(parts: Parts, flat: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """The same in a table for each part; parts that can run in the measure's mode do, unless the suite says how."""
+    found: dict[str, Any] = {}
+    for entry in parts.entries:
+        start = f"{entry.name}."
+        own = {name.removeprefix(start): value for name, value in flat.items() if name.startswith(start)}
+        modes = next((get_args(plain_type(each.annotation)) for each in entry.parameters if each.name == "mode"), ())
+        if mode == "full" and mode in modes and "mode" not in flat:
+            own = {"mode": mode, **own}
+        if own:
+            found[entry.name] = own
+    starts = tuple(f"{entry.name}." for entry in parts.entries)
+    return {name: value for name, value in flat.items() if not name.startswith(starts)} | found
+
+
+def _lists_of(parts: Parts) -> set[str]:
+    return {
+        spelled
+        for entry in parts.entries
+        for name in _lists(entry.parameters)
+        for spelled in (name, f"{entry.name}.{name}")
+    }
+
+
+def _spelled_out(labels: Sequence[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """With every other registered rule and named chain in the place of a star."""
+    if "*" not in labels:
+        return list(labels)
+    taken = set()
+    for label in labels:
+        # What is no defense is refused where its table is read.
+        with suppress(FflbenchError):
+            taken.add(str(chain.parse(_used(Kind.DEFENSE, label, tables.get(label, {}))[0])))
+    others = []
+    for entry in (*registry.entries(Kind.RULE), *registry.entries(Kind.DEFENSE)):
+        parts = chain.parse(entry.name)
+        # A transport that shows only a sum may be an ideal, with no protocol whose cost could be measured.
+        if str(parts) not in taken and parts.transport.target.rows != "sum" and not _missing(parts.transport):
+            others.append(entry.name)
+    return [name for label in labels for name in (sorted(others) if label == "*" else [label])]
+
+
+def _missing(transport: Entry) -> str:
+    """Return what a transport needs that is not installed."""
+    with plugin_code(transport):
+        missing: str = transport.target.missing()
+        return missing
+
+
+# Deviations
+
+
+def _deviations(suite: Suite, name: str, measure: Measure, defenses: Sequence[Choice]) -> dict[str, list[Choice]]:
+    """Ways in which participants depart from the protocol of each transport that the suite has a table for."""
+    used = {defense.configuration.get("transport", {}).get("name") for defense in defenses}
+    found: dict[str, list[Choice]] = {}
+    for transport, given in suite.deviation.items():
+        with _told(f"{suite.source}: [{DEVIATION}.{transport}]"):
+            declared = deviation_class(transport)
+            if measure.attacked is not Kind.ATTACK:
+                raise ParameterError(f'measure "{name}" runs no poisoning attacks, so that nobody deviates')
+            if transport not in used and not suite.narrowed:
+                raise ParameterError(f'no defense here has the transport "{transport}"')
+            found[transport] = [
+                _way(transport, given | varied) for varied in _grid(given, _lists(parameters.of_dataclass(declared)))
+            ]
+    return found
+
+
+def _way(transport: str, given: Mapping[str, Any]) -> Choice:
+    checked, _ = create_deviation(transport, given)
+    configuration = _kept(f'deviation "{transport}"', {"name": transport, "parameters": checked})
+    return Choice(_listed(given or checked), configuration)
+
+
+def _acts(way: Choice, task: Task, attack: Any) -> bool:
+    """Whether a deviation changes anything; one that only attackers take needs some."""
+    _, deviation = create_deviation(way.configuration["name"], way.configuration["parameters"])
+    return not deviation.needs_attackers or attack.count(task.participants) > 0

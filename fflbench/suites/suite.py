@@ -29,7 +29,9 @@ class Suite:
     name: str
     source: str
     tasks: Annotated[list[str], MinLen(1), "tasks, by name or by the label of a [task.LABEL] table"]
-    defenses: Annotated[list[str], MinLen(1), 'defenses, by name or label; "*" stands for all others']
+    defenses: Annotated[
+        list[str], MinLen(1), 'defenses: chains such as "nnm + median", by name or label; "*" stands for all others'
+    ]
     seeds: Annotated[list[Annotated[int, Ge(0), Lt(2**63)]], MinLen(1), "one cell each"]
     attacks: Annotated[list[str], "attacks, by name or label"] = field(default_factory=list)
     title: Annotated[str, "one line"] = ""
@@ -37,7 +39,10 @@ class Suite:
     overrides: Annotated[dict[str, Any], "fields of all tasks"] = field(default_factory=dict)
     task: Annotated[Tables, "fields of one task"] = field(default_factory=dict)
     attack: Annotated[Tables, "parameters of one attack"] = field(default_factory=dict)
-    defense: Annotated[Tables, "parameters of one defense"] = field(default_factory=dict)
+    defense: Annotated[
+        Tables, "use = its chain, and parameters: of all parts that have them, or in a table of one part"
+    ] = field(default_factory=dict)
+    deviation: Annotated[Tables, "how participants depart from one transport's protocol"] = field(default_factory=dict)
     measure: Annotated[
         dict[str, Any], "what is found out: use = its name (robustness if not given), and its parameters"
     ] = field(default_factory=dict)
@@ -46,10 +51,14 @@ class Suite:
     ] = field(default_factory=list)
     parts: tuple["Suite", ...] = ()
     """What `also` says."""
+    narrowed: bool = False
+    """Whether its defenses were set from outside, so that a transport with a table may no longer be used."""
 
 
 KEYS = tuple(
-    parameter for parameter in parameters.of_dataclass(Suite) if parameter.name not in ("name", "source", "parts")
+    parameter
+    for parameter in parameters.of_dataclass(Suite)
+    if parameter.name not in ("name", "source", "parts", "narrowed")
 )
 LARGEST = 10**7
 """Bytes that a suite file may have."""
@@ -85,21 +94,23 @@ def find(name_or_path: str) -> Path:
     )
 
 
-def parse(content: Mapping[str, Any], name: str, source: str, settings: Iterable[str] = ()) -> Suite:
+def parse(
+    content: Mapping[str, Any], name: str, source: str, settings: Iterable[str] = (), *, narrowed: bool = False
+) -> Suite:
     """A suite from the content of its file, or an error that names the file and the key."""
     merged, told = dict(content), list(settings)
     for setting in told:
         merged = _set(merged, setting)
-    _narrow(merged, told)
+    narrowed = narrowed or "defenses" in _narrow(merged, told)
     try:
         checked = parameters.check(source, KEYS, merged, noun="key")
     except ParameterError as error:
         raise SuiteError(str(error)) from error
     parts = tuple(
-        parse(_part(merged, part, source), name, f"{source}: [[also]] {place}")
+        parse(_part(merged, part, source), name, f"{source}: [[also]] {place}", narrowed=narrowed)
         for place, part in enumerate(checked["also"], start=1)
     )
-    suite = Suite(name=name, source=source, parts=parts, **checked)
+    suite = Suite(name=name, source=source, parts=parts, narrowed=narrowed, **checked)
     for key in ("tasks", "attacks", "defenses", "seeds"):
         listed = getattr(suite, key)
         twice = [item for place, item in enumerate(listed) if item in listed[:place]]
@@ -124,14 +135,15 @@ def _part(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> d
     return whole
 
 
-def _narrow(content: dict[str, Any], settings: list[str]) -> None:
-    """Where a list of names was set from outside, tables of names that are no longer in it are not missed."""
-    for key in ("tasks", "attacks", "defenses"):
+def _narrow(content: dict[str, Any], settings: list[str]) -> set[str]:
+    """Return the lists of names that were set from outside; tables of names no longer in them are not missed."""
+    told = {setting.partition("=")[0].strip() for setting in settings} & {"tasks", "attacks", "defenses"}
+    for key in told:
         table, listed = content.get(key[:-1]), content.get(key)
-        told = any(setting.partition("=")[0].strip() == key for setting in settings)
         # What is of another type than it should be is told later, with its key.
-        if told and isinstance(table, dict) and isinstance(listed, list):
+        if isinstance(table, dict) and isinstance(listed, list):
             content[key[:-1]] = {name: value for name, value in table.items() if name in listed}
+    return told
 
 
 def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:

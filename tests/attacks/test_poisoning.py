@@ -3,7 +3,7 @@ import pytest
 
 from fflbench import registry
 from fflbench.data import Examples
-from fflbench.federation import Attack
+from fflbench.federation import Attack, chain
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind, attack
 from tests.played import finished
@@ -14,16 +14,16 @@ def create(kind, name, **parameters):
 
 
 def cell(attacking, task="digits-mlp", **fields):
-    return Federation(create(Kind.TASK, task, **fields), attacking, create(Kind.DEFENSE, "fedavg"), 0)
+    return Federation(create(Kind.TASK, task, **fields), attacking, chain.defense("fedavg"), 0)
 
 
 def change(attacking, **fields):
     """What an attack changes: rows of attackers and of the honest, before and after."""
     it = cell(attacking, **fields)
     selected = it.select()
-    updates = it.train(selected)
-    before = updates.copy()
-    after = it.poison(selected, updates).submitted
+    after = it.train(selected)
+    before = after.copy()
+    it.poison(selected, after)
     hostile = np.isin(selected, it.attackers)
     np.testing.assert_array_equal(after[~hostile], before[~hostile])
     return before[hostile], after[hostile]

@@ -5,17 +5,29 @@ import pytest
 
 from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.federation import Attack, Defense
+from fflbench.federation import Attack, Transport, chain
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind, attack
 
 EVERYTHING = ["own data", "attackers' updates", "honest updates", "defense"]
-DEFENSES = ["fedavg", "median", "trimmed-mean", "krum", "multi-krum", "foolsgold", "ffl", "ffl-mixing", "ideal-secagg"]
+PREDICTABLE = [
+    "fedavg",
+    "median",
+    "trimmed-mean",
+    "krum",
+    "multi-krum",
+    "foolsgold",
+    "reputation",
+    "nnm + median",
+    "ideal-secagg",
+]
+RANDOM = ["ffl", "fragment-exchange + multi-krum", "ldp + median", "bucketing + median"]
+TRIES = 100
 
 
 @pytest.fixture
 def federation(own_registry):
-    """A federation whose attackers do as a function says, and what that function returned in each round."""
+    """A federation whose attackers do as a function says."""
 
     def build(poison, defense, knows=EVERYTHING, **parameters):
         @attack("tries", title="Tries", knows=knows)
@@ -26,14 +38,12 @@ def federation(own_registry):
                 return poison(known)
 
         task = registry.get(Kind.TASK, "digits-mlp").create(rounds=3)
-        attacking = Tries(share=0.3, **parameters)
-        name, given = defense if isinstance(defense, tuple) else (defense, {})
-        return Federation(task, attacking, registry.get(Kind.DEFENSE, name).create(**given), 0)
+        return Federation(task, Tries(share=0.3), chain.defense(defense, **parameters), 0)
 
     return build
 
 
-@pytest.mark.parametrize("defense", ["fedavg", "median", "trimmed-mean", "multi-krum", "foolsgold", "ideal-secagg"])
+@pytest.mark.parametrize("defense", PREDICTABLE)
 def test_a_defense_without_random_choices_does_what_was_simulated(federation, defense):
     expected = []
 
@@ -48,45 +58,56 @@ def test_a_defense_without_random_choices_does_what_was_simulated(federation, de
         np.testing.assert_array_equal(it.weights, expected[-1])
 
 
-@pytest.mark.parametrize(
-    ("defense", "strategy"),
-    [*((name, 1) for name in DEFENSES), ("ffl", 2), ("ffl", 3), (("ffl", {"mode": "full"}), 3)],
-    ids=str,
-)
-def test_simulating_changes_nothing_and_repeats_within_a_round(federation, defense, strategy):
-    tried = []
+def bits(federation):
+    """Everything that a round leaves behind."""
+    arrays, facts = federation.state()
+    return {name: array.tobytes() for name, array in arrays.items()}, {**facts, "seconds": None}
+
+
+@pytest.mark.parametrize("defense", [*PREDICTABLE, *RANDOM])
+def test_a_hundred_simulations_a_round_change_nothing_and_repeat_within_a_round(federation, defense):
+    differing = []
 
     def poison(known):
-        first, again = known.simulate(-known.updates), known.simulate(-known.updates)
-        np.testing.assert_array_equal(first, again)
-        other = known.simulate(50 * known.updates)
-        tried.append(not np.array_equal(first, other))
+        first = known.simulate(-known.updates)
+        for factor in np.linspace(0, 50, TRIES - 2):
+            differing.append(not np.array_equal(first, known.simulate(np.float32(factor) * known.updates)))
+        np.testing.assert_array_equal(known.simulate(-known.updates), first)
         return known.updates
 
-    it = federation(poison, defense, strategy=strategy)
-    plain = federation(lambda known: known.updates, defense, strategy=strategy)
+    trying, plain = federation(poison, defense), federation(lambda known: known.updates, defense)
     for _ in range(3):
-        played, alone = it.play(), plain.play()
-        assert played == alone
-    np.testing.assert_array_equal(it.weights, plain.weights)
-    for name, array in plain.defense.memory.items():
-        np.testing.assert_array_equal(it.defense.memory[name], array)
-    assert any(tried)
+        assert trying.play() == plain.play()
+    assert bits(trying) == bits(plain)
+    assert len(differing) == 3 * (TRIES - 2)
+    assert any(differing)
 
 
-def test_the_simulation_of_an_exchange_pairs_people_by_choices_of_its_own(federation):
-    """Otherwise attackers would learn who is paired with whom, and which coordinates change places."""
+@pytest.mark.parametrize("defense", RANDOM)
+def test_a_simulation_makes_random_choices_of_its_own(federation, defense):
+    """Otherwise attackers would learn those of the round: pairs, masks, noise, buckets."""
     found, sent = [], []
 
     def poison(known):
         found.append(known.weights + known.simulate(known.updates))
         return known.updates
 
-    it = federation(poison, "ffl")
+    it = federation(poison, defense)
     for _ in range(3):
         it.play()
         sent.append(it.weights)
     assert not any(np.array_equal(one, other) for one, other in zip(found, sent, strict=True))
+
+
+def test_a_simulation_works_on_copies_of_memories(federation):
+    it = federation(lambda known: known.updates, "ffl")
+    it.play()
+    twin = it.defense.simulated(7)
+    for owner, memory in it.defense.memory.items():
+        assert memory
+        for name, array in memory.items():
+            np.testing.assert_array_equal(twin.memory[owner][name], array)
+            assert not np.shares_memory(twin.memory[owner][name], array)
 
 
 def test_attackers_who_do_not_know_honest_updates_hand_in_an_estimate(federation):
@@ -122,15 +143,6 @@ def test_it_says_so_where_the_server_would_keep_its_model(federation):
     assert found == [None]
 
 
-def test_no_key_of_the_server_is_in_the_copy_that_attackers_try(federation):
-    it = federation(lambda known: known.updates, ("ffl", {"mode": "full"}))
-    twin = it.defense.simulated(7)
-    assert it.defense.server is not None
-    assert twin.server is None
-    assert twin.setting.seed == 7
-    assert all(twin.memory[name] is not array for name, array in it.defense.memory.items())
-
-
 def test_honest_updates_cannot_be_changed(federation):
     def poison(known):
         with pytest.raises(ValueError, match="read-only"):
@@ -140,15 +152,28 @@ def test_honest_updates_cannot_be_changed(federation):
     federation(poison, "fedavg").play()
 
 
+def test_rows_that_are_tried_are_left_alone(federation):
+    """Transports and pre-aggregations overwrite what they are given."""
+
+    def poison(known):
+        rows, before = 2 * known.updates, 2 * known.updates
+        known.simulate(rows)
+        np.testing.assert_array_equal(rows, before)
+        return known.updates
+
+    for defense in ("ffl", "nnm + median"):
+        federation(poison, defense).play()
+
+
 def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation, monkeypatch):
     """Otherwise an f of 20%, pairs and quartiles would be those of a smaller round."""
-    sizes, transmit = [], Defense.transmit
+    sizes, submitted = [], Transport.submitted
 
-    def counting(self, round, weights, selected, sent):
-        sizes.append(len(selected))
-        return transmit(self, round, weights, selected, sent)
+    def counting(self, upload):
+        sizes.append(len(upload.participants))
+        return submitted(self, upload)
 
-    monkeypatch.setattr(Defense, "transmit", counting)
+    monkeypatch.setattr(Transport, "submitted", counting)
     knows = ["own data", "honest updates", "defense"]
     federation(lambda known: known.simulate(known.updates)[None] * 0 + known.updates, "median", knows=knows).play()
     assert len(sizes) > 2

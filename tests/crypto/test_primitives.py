@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy, derive
-from fflbench.crypto.errors import ExchangeError
+from fflbench.crypto.errors import ProtocolError
 from fflbench.crypto.groups import FFDHE2048_P, GROUPS, RFC5114_G, RFC5114_P, RFC5114_Q
 
 
@@ -45,10 +45,10 @@ def test_both_sides_have_the_same_secret(group):
 def test_what_is_no_element_ends_the_exchange(group):
     outside = next(value for value in range(2, 100) if pow(value, group.q, group.p) != 1)
     for value in (0, 1, group.p - 1, group.p, group.p + 1, outside):
-        with pytest.raises(ExchangeError, match="no element of the group"):
+        with pytest.raises(ProtocolError, match="no element of the group"):
             group.shared(b"\x01" * 32, value.to_bytes(257)[-256:] if value < 2**2048 else value.to_bytes(257))
     for wrong_length in (b"", b"\x02", group.public(b"\x05") + b"\x00"):
-        with pytest.raises(ExchangeError):
+        with pytest.raises(ProtocolError):
             group.shared(b"\x01" * 32, wrong_length)
 
 
@@ -71,6 +71,15 @@ def test_entropy_is_the_systems_unless_a_cell_gives_its_seed():
     assert Entropy(3).bytes(32, "x", 1) == Entropy(3).bytes(32, "x", 1)
     assert len({Entropy(3).bytes(32, "x", 1), Entropy(4).bytes(32, "x", 1), Entropy(3).bytes(32, "x", 2)}) == 3
     assert "3" not in repr(Entropy(3))
+
+
+def test_choices_of_an_entropy_repeat_with_a_seed_alone():
+    drawn = [entropy.generator("order", 1).integers(2**62) for entropy in (Entropy(3), Entropy(3), Entropy(4))]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert Entropy().generator("order", 1).integers(2**62) != Entropy().generator("order", 1).integers(2**62)
+    assert Entropy(3).derive("x") == Entropy(3).derive("x") != Entropy(4).derive("x")
+    with pytest.raises(ValueError, match="only an entropy with a seed repeats its secrets"):
+        Entropy().derive("x")
 
 
 @given(st.integers(0, 300), st.binary(min_size=32, max_size=32))
@@ -99,22 +108,22 @@ def test_a_mask_is_one_unbiased_bit_a_coordinate():
         assert 0.48 < (pads.mask(*other, size) == found).mean() < 0.52
 
 
-def test_a_seed_is_opened_by_its_server_alone(server, stranger):
+def test_a_seed_is_opened_by_its_server_alone(key, other_key):
     seed = bytes(range(32))
-    sealed = server.public.seal(seed, Entropy(), 1)
+    sealed = key.public.seal(seed, Entropy(), 1)
     assert len(sealed) == 384
-    assert server._key.open(sealed, 1) == seed
-    assert server.public.seal(seed, Entropy(), 1) != sealed
-    with pytest.raises(ExchangeError, match="does not open"):
-        stranger._key.open(sealed, 1)
-    with pytest.raises(ExchangeError, match="does not open"):
-        server._key.open(sealed, 2)
+    assert key.open(sealed, 1) == seed
+    assert key.public.seal(seed, Entropy(), 1) != sealed
+    with pytest.raises(ProtocolError, match="does not open"):
+        other_key.open(sealed, 1)
+    with pytest.raises(ProtocolError, match="does not open"):
+        key.open(sealed, 2)
     for damaged in (sealed[:-1], b"", bytes(384), sealed[:-1] + bytes([sealed[-1] ^ 1])):
-        with pytest.raises(ExchangeError):
-            server._key.open(damaged, 1)
-    with pytest.raises(ExchangeError, match="wrong length"):
-        server._key.open(server.public.seal(b"short", Entropy(), 1), 1)
+        with pytest.raises(ProtocolError):
+            key.open(damaged, 1)
+    with pytest.raises(ProtocolError, match="wrong length"):
+        key.open(key.public.seal(b"short", Entropy(), 1), 1)
 
 
-def test_keys_show_nothing_of_themselves(server):
-    assert str(server._key._key.d)[:20] not in repr(server) + str(vars(server.public))
+def test_keys_show_nothing_of_themselves(key):
+    assert str(key._key.d)[:20] not in repr(key) + str(vars(key.public))

@@ -1,4 +1,4 @@
-"""Every defense is asked for an aggregate in every round, also where no row is left."""
+"""Every rule is asked for an aggregate in every round, also where no row is left."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from fflbench import registry
-from fflbench.federation import Attack
+from fflbench.federation import Attack, chain
 from fflbench.federation.rounds import Federation
+from fflbench.federation.rule import FunctionRule
 from fflbench.registry import Kind
-from tests.defenses.ffl_cells import create
-from tests.played import finished
 
 
 @dataclass(kw_only=True)
@@ -19,18 +18,25 @@ class SendsInfinity(Attack):
         return np.full_like(known.updates, np.inf)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in registry.entries(Kind.DEFENSE)])
-def test_a_round_without_a_finite_row_reaches_the_defense_and_keeps_the_model(name, monkeypatch):
-    it = Federation(create(Kind.TASK, "digits-mlp", rounds=2), SendsInfinity(share=1.0), create(Kind.DEFENSE, name), 0)
-    asked, inherited = [], it.defense.aggregate
+KINDS = (Kind.RULE, Kind.TRANSPORT, Kind.DEFENSE)
+PREAGGREGATED = [f"{entry.name} + median" for entry in registry.entries(Kind.PREAGGREGATION)]
 
-    def spying(view):
-        asked.append(len(view.updates))
-        return inherited(view)
 
-    monkeypatch.setattr(it.defense, "aggregate", spying)
+@pytest.mark.parametrize("name", [*(entry.name for kind in KINDS for entry in registry.entries(kind)), *PREAGGREGATED])
+def test_a_round_without_a_finite_row_reaches_the_rule_and_keeps_the_model(name, monkeypatch):
+    task = registry.get(Kind.TASK, "digits-mlp").create(rounds=2)
+    it = Federation(task, SendsInfinity(share=1.0), chain.defense(name), 0)
+    asked, rule = [], it.defense.rule
+    method = "of" if isinstance(rule, FunctionRule) else "aggregate"
+    inherited = getattr(rule, method)
+
+    def spying(view, *others):
+        asked.append(len(view.rows))
+        return inherited(view, *others)
+
+    monkeypatch.setattr(rule, method, spying)
     before = it.weights.copy()
-    told = finished(it).history
+    told = [it.play() for _ in range(2)]
     if name == "ldp":
         # Rows are clipped and noised where they are made, so that all arrive.
         assert asked == [10, 10]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from fflbench.defenses import ldp
+from fflbench.defenses.transports import ldp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -12,9 +12,8 @@ from scipy.special import log_ndtr
 
 from fflbench import registry
 from fflbench.errors import SuiteError
-from fflbench.federation import Columns, Sent
+from fflbench.federation import Columns, Setting, chain
 from fflbench.federation.attack import Attack
-from fflbench.federation.defense import Setting
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind
 from fflbench.suites.plan import plan
@@ -24,30 +23,33 @@ from tests.played import finished
 COLUMNS = 20_000
 
 
-def guarded(people=4, **parameters):
-    defense = registry.get(Kind.DEFENSE, "ldp").create(**parameters)
-    defense.begin(Setting(people, people, np.arange(1, people + 1), Columns.plain(COLUMNS), 0))
+def guarded(people=4, rule="fedavg", **parameters):
+    defense = chain.defense(f"ldp + {rule}", **parameters)
+    defense.begin(Setting(people, people, np.arange(1, people + 1), Columns.plain(COLUMNS)), 0)
     return defense
 
 
 def sent_through(defense, updates, round=0):
-    rows = updates.copy()
-    return defense.transmit(round, np.zeros(COLUMNS, np.float32), np.arange(len(rows)), Sent(rows, rows))
+    return defense.transmit(round, np.zeros(COLUMNS, np.float32), np.arange(len(updates)), updates.copy())
+
+
+def rows_through(defense, updates, round=0):
+    return sent_through(defense, updates, round).server.rows
 
 
 def test_long_updates_are_cut_to_the_clip_and_short_ones_left():
     updates = np.random.default_rng(0).normal(size=(4, COLUMNS)).astype(np.float32)
     updates[0] *= 0.5 / np.linalg.norm(updates[0])
-    view = sent_through(guarded(clip=2.0, noise=0.0), updates)
-    np.testing.assert_allclose(view.updates[0], updates[0], rtol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(view.updates[1:], axis=1), 2.0, rtol=1e-5)
-    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(view.updates, updates, strict=True)]
+    rows = rows_through(guarded(clip=2.0, noise=0.0), updates)
+    np.testing.assert_allclose(rows[0], updates[0], rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(rows[1:], axis=1), 2.0, rtol=1e-5)
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(rows, updates, strict=True)]
     np.testing.assert_allclose(cosines, 1.0, rtol=1e-5)
 
 
 def test_noise_has_the_deviation_it_is_accounted_with_and_never_repeats():
     defense, nothing = guarded(clip=2.0, noise=1.5), np.zeros((4, COLUMNS), np.float32)
-    first, second = (sent_through(defense, nothing, round).updates for round in (0, 1))
+    first, second = (rows_through(defense, nothing, round) for round in (0, 1))
     np.testing.assert_allclose(first.std(1), 3.0, rtol=0.02)
     rows = np.concatenate([first, second])
     assert np.abs(np.corrcoef(rows) - np.eye(8)).max() < 0.05
@@ -56,9 +58,23 @@ def test_noise_has_the_deviation_it_is_accounted_with_and_never_repeats():
 def test_a_row_that_is_no_number_is_sent_as_noise_like_any_other():
     updates = np.ones((4, COLUMNS), np.float32)
     updates[1, 7] = np.nan
-    view = sent_through(guarded(clip=1.0, noise=1.0), updates)
-    assert np.isfinite(view.updates).all()
-    assert view.updates[1].std() == pytest.approx(1.0, rel=0.05)
+    rows = rows_through(guarded(clip=1.0, noise=1.0), updates)
+    assert np.isfinite(rows).all()
+    assert rows[1].std() == pytest.approx(1.0, rel=0.05)
+
+
+def test_any_rule_works_on_the_noisy_rows():
+    updates = np.random.default_rng(0).normal(size=(5, COLUMNS)).astype(np.float32)
+    found = {}
+    for rule in ("fedavg", "median"):
+        defense = guarded(5, rule, clip=2.0, noise=1.5)
+        transcript = sent_through(defense, updates)
+        found[rule] = transcript.server.rows.copy()
+        wanted = np.average(found[rule], axis=0, weights=[1, 2, 3, 4, 5])
+        wanted = np.median(found[rule], axis=0) if rule == "median" else wanted
+        np.testing.assert_allclose(defense.aggregate(transcript), wanted, rtol=1e-5, atol=1e-6)
+        assert transcript.facts["epsilon"] == ldp.epsilon(1.5, 1, 1e-5)
+    np.testing.assert_array_equal(found["fedavg"], found["median"])
 
 
 def exact_epsilon(noise, rounds, delta):
@@ -85,29 +101,35 @@ def test_epsilon_is_that_of_replacing_an_update_composed_over_rounds(noise, roun
 
 def test_the_promise_is_to_whoever_took_part_most_often():
     task = registry.get(Kind.TASK, "digits-mlp").create(rounds=6)
-    defense = registry.get(Kind.DEFENSE, "ldp").create(noise=2.0)
+    defense = chain.defense("ldp", noise=2.0)
     federation = Federation(task, Attack(share=0.0), defense, 0)
     outcome = finished(federation)
     most = max(np.bincount(np.concatenate([defense.select(round) for round in range(6)])))
     assert outcome.facts["guarantee"] == {"epsilon": ldp.epsilon(2.0, int(most), 1e-5), "delta": 1e-5, "rounds": most}
     spent = [told["epsilon"] for told in outcome.history]
     assert spent == sorted(spent)
-    again = Federation(task, Attack(share=0.0), registry.get(Kind.DEFENSE, "ldp").create(noise=2.0), 0)
+    again = Federation(task, Attack(share=0.0), chain.defense("ldp", noise=2.0), 0)
     again.restore(federation.state())
-    assert again.defense.guarantee() == defense.guarantee()
+    assert again.defense.transport.guarantee() == defense.transport.guarantee()
 
 
 def test_no_noise_promises_nothing():
-    assert guarded(noise=1.0).guarantee()["epsilon"] == 0
+    assert guarded(noise=1.0).transport.guarantee()["epsilon"] == 0
     defense = guarded(noise=0.0)
     sent_through(defense, np.ones((4, COLUMNS), np.float32))
-    assert defense.guarantee()["epsilon"] is None
+    assert defense.transport.guarantee()["epsilon"] is None
 
 
-def test_without_an_accountant_it_says_how_to_get_one(monkeypatch):
+def test_without_an_accountant_it_says_how_to_get_one(monkeypatch, own_registry):
+    registry.chain("private", "ldp + median", title="Private")
+
+    def planned(*defenses):
+        suite = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": list(defenses), "seeds": [0]}
+        return {cell.labels["defense"] for cell in plan(parse(suite, "test", "test"))}
+
+    assert {"private", "fedavg"} <= planned("*")
     monkeypatch.setattr(ldp, "find_spec", lambda _: None)
-    suite = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": ["ldp"], "seeds": [0]}
-    with pytest.raises(SuiteError, match=r'pip install "fflbench\[dp\]"'):
-        plan(parse(suite, "test", "test"))
-    everybody = plan(parse({**suite, "defenses": ["*"]}, "test", "test"))
-    assert "ldp" not in {cell.labels["defense"] for cell in everybody}
+    for defense in ("ldp", "ldp + median", "private"):
+        with pytest.raises(SuiteError, match=r'pip install "fflbench\[dp\]"'):
+            planned(defense)
+    assert "private" not in planned("*")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fflbench import aggregate
 from fflbench.errors import ParameterError
+from fflbench.federation import Columns, View, chain
 from tests.strategies import matrices, normal_matrices
 
 
@@ -125,17 +126,16 @@ def test_foolsgold_trusts_whoever_is_opposed_to_everybody():
     np.testing.assert_allclose(aggregate("foolsgold", updates), updates[2], atol=1e-6)
 
 
-def test_krum_looks_at_parameters_and_averages_everything():
-    from dataclasses import replace
-
-    from fflbench.defenses.multi_krum import krum, scores
-
-    from fflbench.federation import Columns
-
+@pytest.mark.parametrize("name", ["krum", "multi-krum"])
+def test_krum_looks_at_parameters_and_averages_everything(name):
     updates = random_updates(9, 20)
-    columns = replace(Columns.plain(20), parameters=slice(0, 12))
-    np.testing.assert_allclose(scores(updates, 2, columns), krum_scores(updates[:, :12], 2), rtol=1e-6)
-    assert krum(updates, 2, columns=columns).shape == (20,)
+    updates[:, 12:] *= 100
+    columns = Columns({}, {}, slice(0, 12), slice(8, 12), 20)
+    view = View(0, np.zeros(20), updates, np.ones(9), columns, 9)
+    found = chain.defense(name, f=2).rule.aggregate(view, np.random.default_rng(0))
+    scores = krum_scores(updates[:, :12], 2)
+    chosen = np.argsort(scores)[: 1 if name == "krum" else 7]
+    close(found, updates[chosen].astype(np.float64).mean(0), updates)
 
 
 def test_huge_values_are_averaged_where_their_mean_can_be_written():

@@ -27,63 +27,63 @@ PLUGIN = '''
 import os, signal, time
 import numpy as np
 from fflbench.errors import ParameterError
-from fflbench.federation import Defense
-from fflbench.registry import defense
+from fflbench.federation import Rule
+from fflbench.registry import rule
 
-@defense("raises", title="Raises")
+@rule("raises", title="Raises")
 def raises(updates):
     """Raises."""
     raise RuntimeError("this rule\\nalways fails")
 
-@defense("dies", title="Dies")
+@rule("dies", title="Dies")
 def dies(updates):
     """Takes its process down."""
     os.kill(os.getpid(), signal.SIGKILL)
 
-@defense("slow", title="Slow")
+@rule("slow", title="Slow")
 def slow(updates):
     """Takes its time."""
     time.sleep(0.1)
     return updates.mean(0)
 
-@defense("slower", title="Slower")
+@rule("slower", title="Slower")
 def slower(updates):
     """Takes more than a second a round, unless there is a hurry."""
     time.sleep(0 if "HURRY" in os.environ else 1.2)
     return updates.mean(0)
 
-@defense("hangs", title="Hangs")
+@rule("hangs", title="Hangs")
 def hangs(updates):
     """Never answers."""
     while True:
         pass
 
-@defense("hungry", title="Hungry")
+@rule("hungry", title="Hungry")
 def hungry(updates):
     """Eats all memory."""
     eaten = []
     while True:
         eaten.append(np.ones(10**7))
 
-@defense("unspeakable", title="Unspeakable")
-class Unspeakable(Defense):
+@rule("unspeakable", title="Unspeakable")
+class Unspeakable(Rule):
     """Tells what JSON cannot hold."""
-    def aggregate(self, view):
-        return view.updates.mean(0)
+    def aggregate(self, view, rng):
+        return view.rows.mean(0)
     def flags(self):
         return [float("nan")]
 
-@defense("undecodable", title="Undecodable")
+@rule("undecodable", title="Undecodable")
 def undecodable(updates):
     """Stumbles over a file name that is no text."""
     raise ValueError(os.fsdecode(b"caf\\xe9.csv"))
 
-@defense("wordless", title="Wordless")
+@rule("wordless", title="Wordless")
 def wordless(updates):
     """Fails without a word."""
     raise ParameterError("")
 
-@defense("explodes", title="Explodes")
+@rule("explodes", title="Explodes")
 def explodes(updates):
     """Throws the model far away."""
     return np.full(updates.shape[1], 1e18, np.float32)

@@ -101,8 +101,8 @@ def test_a_folder_given_as_a_record_is_named(fflbench):
 LEAVING = '''
 """Plugins that leave or fail wherever they are asked."""
 import sys
-from fflbench.federation import Attack, Defense
-from fflbench.registry import attack, defense, task
+from fflbench.federation import Attack, Rule
+from fflbench.registry import attack, rule, task
 from fflbench.tasks import Task
 from fflbench.data.digits import load
 
@@ -111,17 +111,17 @@ class Odd(Exception):
     def __str__(self):
         raise RuntimeError
 
-@defense("leaves", title="Leaves")
+@rule("leaves", title="Leaves")
 def leaves(updates):
     """Leaves in a round."""
     sys.exit("enough is enough")
 
-@defense("leaves-well", title="Leaves well")
+@rule("leaves-well", title="Leaves well")
 def leaves_well(updates):
     """Leaves in a round, as if all were well."""
     sys.exit(0)
 
-@defense("odd", title="Odd")
+@rule("odd", title="Odd")
 def odd(updates):
     """Raises what has no text."""
     raise Odd
@@ -132,17 +132,17 @@ class Leaving(Attack):
     def poison_updates(self, known):
         sys.exit(3)
 
-@defense("validates", title="Validates")
-class Validates(Defense):
+@rule("validates", title="Validates")
+class Validates(Rule):
     """Fails when it is asked whether it can work."""
     how: str = "raise"
-    def validate(self, per_round):
+    def validate(self, *counts):
         if self.how == "exit":
             sys.exit("not here")
         raise KeyError("not here")
 
-@defense("post", title="Post")
-class Post(Defense):
+@rule("post", title="Post")
+class Post(Rule):
     """Leaves when it is made."""
     def __post_init__(self):
         sys.exit("not now")
@@ -212,7 +212,7 @@ def test_a_task_whose_code_leaves_fails_its_own_cells_only(leaving):
             ['defenses=["validates"]', "defense.validates.how=exit"],
             "[defense.validates] under none: planning it failed: SystemExit: not here",
         ),
-        (['defenses=["post"]'], 'defenses: defense "post": SystemExit: not now'),
+        (['defenses=["post"]'], 'defenses: rule "post": SystemExit: not now'),
         (
             ['attacks=["miscounts"]'],
             "[defense.fedavg] under miscounts: planning it failed: ArithmeticError: one, two, many",

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from fflbench.execution.estimates import seconds_of
-from fflbench.federation import Defense
-from fflbench.registry import defense
+from fflbench.federation import Rule, Transport
+from fflbench.registry import rule, transport
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 
@@ -15,30 +15,34 @@ from fflbench.suites.suite import parse
 def sleepy(own_registry):
     """Defenses that take their time where a calibration of training alone does not look."""
 
-    @defense("slow-start", title="Slow start")
-    class SlowStart(Defense):
+    @rule("slow-start", title="Slow start")
+    class SlowStart(Rule):
         """Sleeps before the first round."""
 
         def begin(self, setting):
             super().begin(setting)
             time.sleep(0.3)
 
-        def aggregate(self, view):
-            return view.updates.mean(0)
+        def aggregate(self, view, rng):
+            return view.rows.mean(0)
 
-    @defense("slow-rounds", title="Slow rounds")
-    class SlowRounds(Defense):
-        """Sleeps on the way to the server and there."""
+    @transport("slow-way", title="Slow way")
+    class SlowWay(Transport):
+        """Sleeps on the way to the server."""
 
-        def transmit(self, *arguments):
+        def transmit(self, upload):
             time.sleep(0.05)
-            return super().transmit(*arguments)
+            return self.submitted(upload)
 
-        def aggregate(self, view):
+    @rule("slow-rule", title="Slow rule")
+    class SlowRule(Rule):
+        """Sleeps at the server."""
+
+        def aggregate(self, view, rng):
             time.sleep(0.05)
-            return view.updates.mean(0)
+            return view.rows.mean(0)
 
-    @defense("never-answers", title="Never answers")
+    @rule("never-answers", title="Never answers")
     def never_answers(updates):
         """Waits for ever, and for anything that could go wrong."""
         while True:
@@ -54,14 +58,14 @@ def estimates(*defenses, **overrides):
 
 
 def test_the_work_of_defenses_is_part_of_an_estimate(sleepy):
-    start, rounds = estimates("slow-start", "slow-rounds", rounds=30)
+    start, rounds = estimates("slow-start", "slow-way + slow-rule", rounds=30)
     assert start > 0.3
     assert rounds > 30 * 0.1
 
 
 def test_a_defense_of_large_models_is_timed_on_shorter_updates(sleepy, monkeypatch):
     monkeypatch.setattr("fflbench.federation.timing.VALUES", 10_000)
-    (shortened,) = estimates("slow-rounds", rounds=1)
+    (shortened,) = estimates("slow-way + slow-rule", rounds=1)
     # Its sleep counts as work on each of the columns that were left out.
     assert shortened > 0.2
 

@@ -278,7 +278,7 @@ def test_short_cells_do_not_checkpoint(tmp_path):
 
 def test_the_manifest_says_with_what_it_was_made():
     made = cells.play(one_cell(rounds=1), "own").manifest
-    assert made["results"] == {"core": 2, "task": 1, "measure": 2, "attack": 1, "defense": 1}
+    assert made["results"] == {"core": 2, "task": 1, "measure": 2, "attack": 1, "transport": 1, "rule": 1}
     assert made["fflbench"] == package.__version__
     assert {"numpy", "torch"} <= set(made["libraries"])
     assert made["threads"] == 1

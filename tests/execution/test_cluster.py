@@ -158,9 +158,9 @@ def test_a_plugin_that_is_a_package_travels(fflbench, nodes):
     (package / "helper.py").write_text("def half(x):\n    return 0.5 * x\n")
     (package / "halved.py").write_text(
         '"""Halved."""\n'
-        "from fflbench.registry import defense\n"
+        "from fflbench.registry import rule\n"
         "from mine.helper import half\n"
-        '@defense("halved", title="Halved")\n'
+        '@rule("halved", title="Halved")\n'
         "def halved(updates):\n"
         '    """Half the mean."""\n'
         "    return half(updates.mean(0))\n"
@@ -179,8 +179,8 @@ def test_a_defense_that_nodes_lack_fails_its_own_cells_only(fflbench, nodes):
     (library / "theirs-1.0.dist-info/entry_points.txt").write_text("[fflbench.plugins]\ntheirs = theirs\n")
     (library / "theirs.py").write_text(
         '"""Theirs."""\n'
-        "from fflbench.registry import defense\n"
-        '@defense("theirs", title="Theirs")\n'
+        "from fflbench.registry import rule\n"
+        '@rule("theirs", title="Theirs")\n'
         "def theirs(updates):\n"
         '    """The mean."""\n'
         "    return updates.mean(0)\n"
@@ -189,7 +189,7 @@ def test_a_defense_that_nodes_lack_fails_its_own_cells_only(fflbench, nodes):
     fflbench(*on_ray(nodes, "--seeds", "0"), code=1, PYTHONPATH=str(library))
     found = {(r.labels["attack"], r.labels["defense"]): r for r in fflbench.records().values()}
     for attack in ("none", "label-flipping"):
-        lacks = 'defense "theirs" is not registered'
+        lacks = 'rule "theirs" is not registered'
         assert found[attack, "theirs"].reason.startswith("no node can play it: ")
         assert f"node head: {lacks}" in found[attack, "theirs"].reason
         assert f"node second: {lacks}" in found[attack, "theirs"].reason

@@ -50,9 +50,9 @@ def test_the_longest_cells_come_first(fflbench):
 
 OWN_RULE = '''
 """A rule of somebody's."""
-from fflbench.registry import defense
+from fflbench.registry import rule
 
-@defense("own-rule", title="Own rule")
+@rule("own-rule", title="Own rule")
 def own_rule(updates):
     """The mean."""
     return updates.mean(0)
@@ -72,7 +72,7 @@ def test_an_edited_plugin_is_run_again_and_a_comment_is_no_edit(fflbench):
     plugin.write_text(OWN_RULE.replace("return updates", "return -updates"))
     _, err = fflbench(*run)
     assert "4 cells, 2 done already, 2 to run" in err
-    told = '2 finished cells run again, since what they were made with has changed: defense "own-rule"'
+    told = '2 finished cells run again, since what they were made with has changed: rule "own-rule"'
     assert [line for line in err.splitlines() if "run again" in line] == [told]
     assert sum(before[key] != after for key, after in results(fflbench.records()).items()) == 2
     _, err = fflbench(*run)
@@ -100,6 +100,62 @@ def test_labels_of_today_are_those_of_the_tables(fflbench):
     assert "0 to run" in err
     assert "other" in out
     assert "one " not in out
+    assert {record.labels["defense"] for record in fflbench.records().values()} == {"other"}
+
+
+SHARED = """
+tasks = ["digits-mlp"]
+attacks = ["analytic"]
+defenses = ["fedavg", "ffl"]
+seeds = [0]
+[measure]
+use = "reconstruction"
+groups = 1
+"""
+
+
+def test_a_row_that_shares_a_finished_cell_is_shown_without_running_anything(fflbench):
+    fflbench.suite(SHARED)
+    out, err = fflbench("run", "own.toml")
+    assert "2 cells, 0 done already, 2 to run" in err
+    assert "median" not in out
+    before = results(fflbench.records())
+    fflbench.suite(SHARED.replace('"fedavg", ', '"fedavg", "median", "krum", '))
+    out, err = fflbench("run", "own.toml")
+    assert "2 cells, 2 done already, 0 to run" in err
+    rows = [line.split()[1:3] for line in out.splitlines() if line.strip().startswith("submission")]
+    assert [row[0] for row in rows] == ["fedavg", "median", "krum", "ffl"]
+    assert rows[0][1] == rows[1][1] == rows[2][1] != rows[3][1]
+    # Its file says so too, and nothing else of it has changed: whatever is made from the folder shows the row.
+    kept = fflbench.records()
+    assert sorted(list(record.shared_by) for record in kept.values()) == [[], ["median", "krum"]]
+    alone = {key: record.model_copy(update={"shared_by": {}}) for key, record in kept.items()}
+    assert results(alone) == before
+    fflbench("leaderboard", "results/own", "--out", "board")
+    assert "median" in (fflbench.folder / "board/README.md").read_text()
+
+
+def test_a_run_of_fewer_defenses_takes_no_row_away(fflbench):
+    fflbench.suite(SHARED.replace('"fedavg", ', '"fedavg", "median", '))
+    fflbench("run", "own.toml")
+    before = {file.name: file.read_bytes() for file in (fflbench.folder / "results/own").glob("*.json")}
+    out, err = fflbench("run", "own.toml", "--set", 'defenses=["median"]')
+    assert "1 cell, 1 done already, 0 to run" in err
+    assert "fedavg" not in out
+    assert {file.name: file.read_bytes() for file in (fflbench.folder / "results/own").glob("*.json")} == before
+
+
+def test_attackers_deviate_as_the_suite_says(fflbench):
+    fflbench.suite(
+        SUITE.replace('["fedavg", "median", "foolsgold"]', '["fedavg", "ffl"]')
+        + "[deviation.fragment-exchange]\nstrategy = [1, 2]\nabort = [false, true]\n"
+    )
+    out, err = fflbench("run", "own.toml", "--seeds", "0")
+    assert "7 cells, 0 done already, 7 to run" in err
+    found = {record.labels.get("deviation"): record for record in fflbench.records().values()}
+    assert "ffl, strategy = 2, abort = True" in " ".join(out.split())
+    kept, broken = (found[f"strategy = 1, abort = {abort}"].facts["faults"] for abort in (False, True))
+    assert (kept, broken > 0) == (0, True)
 
 
 def test_a_table_that_a_setting_leaves_unused_is_no_error(fflbench):
@@ -182,8 +238,8 @@ def test_from_python_a_script_needs_no_guard(fflbench):
 def test_a_plugin_in_the_script_itself_is_told_to_move(fflbench):
     (fflbench.folder / "script.py").write_text(
         "import fflbench\n"
-        "from fflbench.registry import defense\n"
-        "@defense('mine', title='Mine')\n"
+        "from fflbench.registry import rule\n"
+        "@rule('mine', title='Mine')\n"
         "def mine(updates):\n"
         "    'Mine.'\n"
         "    return updates.mean(0)\n"
@@ -192,7 +248,7 @@ def test_a_plugin_in_the_script_itself_is_told_to_move(fflbench):
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=fflbench.folder, capture_output=True, text=True, check=False, timeout=120
     )
-    assert 'defense "mine" stands in the script itself; move it to a file' in done.stderr
+    assert 'rule "mine" stands in the script itself; move it to a file' in done.stderr
 
 
 def test_a_plan_names_what_stands_and_what_is_open(tmp_path):

@@ -13,20 +13,29 @@ from torch import nn
 from fflbench import kernels
 from fflbench.data import Examples, digits
 from fflbench.errors import ParameterError
-from fflbench.federation import Attack, Defense
+from fflbench.federation import Attack, Rule
 from fflbench.federation.rounds import Federation, State
-from fflbench.registry import attack, defense, task
+from fflbench.registry import attack, rule, task
 from fflbench.tasks import Task
 from tests.played import finished
 
 RULES = ("fedavg", "median", "trimmed-mean", "krum", "multi-krum", "foolsgold")
+CHAINS = (
+    *RULES,
+    "ffl",
+    "fragment-exchange + median",
+    "reputation",
+    "ldp + median",
+    "nnm + trimmed-mean",
+    "bucketing + median",
+)
 
 
 def bits(outcome_or_federation):
     return outcome_or_federation.weights.tobytes(), json.dumps(outcome_or_federation.history)
 
 
-@pytest.mark.parametrize("rule", [*RULES, "ffl", "ffl-mixing"])
+@pytest.mark.parametrize("rule", CHAINS)
 def test_the_same_cell_gives_the_same_bits(federation, rule):
     cells = [federation(attack="gaussian-noise", defense=rule, rounds=4) for _ in range(2)]
     for cell in cells:
@@ -37,7 +46,7 @@ def test_the_same_cell_gives_the_same_bits(federation, rule):
     assert bits(other) != bits(cells[0])
 
 
-@pytest.mark.parametrize("rule", [*RULES, "ffl", "ffl-mixing"])
+@pytest.mark.parametrize("rule", CHAINS)
 @pytest.mark.parametrize("stop", [0, 1, 4, 6])
 def test_a_restored_checkpoint_goes_on_to_the_same_bits(federation, rule, stop):
     fields = {"attack": "label-flipping", "defense": rule, "rounds": 7, "average_last": 3}
@@ -67,7 +76,9 @@ def test_two_defenses_meet_the_same_world(federation):
         one.round = two.round = round
         selected = one.select()
         assert selected.tolist() == two.select().tolist()
-        sent = [cell.poison(selected, cell.train(selected)).submitted for cell in (one, two)]
+        sent = [cell.train(selected) for cell in (one, two)]
+        for cell, updates in zip((one, two), sent, strict=True):
+            cell.poison(selected, updates)
         assert sent[0].tobytes() == sent[1].tobytes()
 
 
@@ -174,7 +185,7 @@ def test_too_few_rows_for_f_keep_the_model_and_say_so(federation, sends):
     cell = federation(defense=("trimmed-mean", {"f": 4}), rounds=1)
     cell.attack = sends(np.nan)
     cell.attackers = cell.select()[:2]
-    assert cell.play()["kept_because"] == 'defense "trimmed-mean" needs f < n/2, but f = 4 and n = 8'
+    assert cell.play()["kept_because"] == 'rule "trimmed-mean" needs f < n/2, but f = 4 and n = 8'
 
 
 @pytest.mark.parametrize(("rule", "f"), [("trimmed-mean", 5), ("multi-krum", 8)])
@@ -189,26 +200,27 @@ def test_an_f_beyond_the_guarantee_is_flagged(federation):
     assert finished(federation(defense="multi-krum", rounds=1)).facts["flags"] == []
 
 
-def test_a_defense_sees_what_it_lets_through_and_remembers_in_arrays(federation, own_registry):
-    @defense("counting", title="Counting")
-    class Counting(Defense):
+def test_a_rule_sees_the_servers_view_and_remembers_in_arrays(federation, own_registry):
+    @rule("counting", title="Counting")
+    class Counting(Rule):
         """Counts rows."""
 
         def begin(self, setting):
             super().begin(setting)
             self.memory["rows"] = np.zeros(1, int)
 
-        def aggregate(self, view):
-            assert view.sizes.tolist() == self.setting.sizes[view.participants].tolist()
-            self.memory["rows"] += len(view.updates)
+        def aggregate(self, view, rng):
+            assert view.sizes.tolist() == sizes[view.participants].tolist()
+            self.memory["rows"] += len(view.rows)
             return np.zeros(view.columns.count, np.float32)
 
     cell = federation(defense="counting", rounds=3)
+    sizes = np.array([len(indices) for indices in cell.engine.holdings.indices])
     cell.run()
-    assert cell.defense.memory["rows"] == 30
+    assert cell.defense.rule.memory["rows"] == 30
     fresh = federation(defense="counting", rounds=3)
     fresh.restore(cell.state())
-    assert fresh.defense.memory["rows"] == 30
+    assert fresh.defense.rule.memory["rows"] == 30
 
 
 def test_the_example_in_the_documentation_runs(capsys):
@@ -236,7 +248,7 @@ def test_foolsgold_remembers_all_rounds(federation):
         selected = cell.select()
         total[selected] += cell.train(selected)[:, last]
         cell.play()
-    np.testing.assert_allclose(cell.defense.memory["history"], total, atol=1e-5)
+    np.testing.assert_allclose(cell.defense.rule.memory["history"], total, atol=1e-5)
     assert np.count_nonzero(np.abs(total).sum(1)) > 10
 
 
@@ -257,7 +269,9 @@ def test_sizes_follow_the_rows_that_are_left(federation, sends):
     cell.attack = sends(np.nan)
     selected = cell.select()
     cell.attackers = selected[[0, 4]]
-    view = cell.transmit(selected, cell.poison(selected, cell.train(selected)))
+    updates = cell.train(selected)
+    cell.poison(selected, updates)
+    view = cell.transmit(selected, updates).server
     left = np.delete(selected, [0, 4])
     assert view.participants.tolist() == left.tolist()
     assert view.sizes.tolist() == [len(cell.engine.holdings.indices[k]) for k in left]
@@ -270,8 +284,8 @@ def test_noise_differs_from_round_to_round_and_first_models_from_seed_to_seed(fe
     noises = []
     for round in range(2):
         cell.round = round
-        zeros = np.zeros((1, cell.model.columns.count), np.float32)
-        noises.append(cell.poison(selected, zeros).submitted.copy())
+        noises.append(np.zeros((1, cell.model.columns.count), np.float32))
+        cell.poison(selected, noises[-1])
     assert not np.array_equal(*noises)
     assert federation(seed=0).weights.tobytes() != federation(seed=1).weights.tobytes()
 
@@ -284,10 +298,10 @@ def test_whatever_threads_a_caller_has_a_cell_uses_one(federation):
         seen = []
         inner = cell.defense.aggregate
 
-        def spying(view):
+        def spying(transcript):
             seen.append((torch.get_num_threads(), kernels._threads.get()))
             seen.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
-            return inner(view)
+            return inner(transcript)
 
         cell.defense.aggregate = spying
         cell.run()
@@ -325,7 +339,7 @@ def test_batch_normalisation_and_dropout_repeat_to_the_bit_and_learn(federation,
 
 
 def test_running_variances_never_go_below_zero(federation, normed, own_registry):
-    @defense("downwards", title="Downwards")
+    @rule("downwards", title="Downwards")
     def downwards(updates):
         """Everything gets smaller."""
         return np.full(updates.shape[1], -5, np.float64)
@@ -338,7 +352,7 @@ def test_running_variances_never_go_below_zero(federation, normed, own_registry)
 
 @pytest.mark.parametrize(("value", "kept"), [(np.nan, True), (np.inf, True), (1e30, True), (1e10, False)])
 def test_an_aggregate_that_explodes_keeps_the_model(federation, own_registry, value, kept):
-    @defense("constant", title="Constant")
+    @rule("constant", title="Constant")
     def constant(updates):
         """One value everywhere."""
         return np.full(updates.shape[1], value, np.float32)
@@ -347,7 +361,7 @@ def test_an_aggregate_that_explodes_keeps_the_model(federation, own_registry, va
 
 
 def test_an_aggregate_of_the_wrong_shape_is_an_error(federation, own_registry):
-    @defense("scalar", title="Scalar")
+    @rule("scalar", title="Scalar")
     def scalar(updates):
         """One number."""
         return np.float32(1)
@@ -357,12 +371,12 @@ def test_an_aggregate_of_the_wrong_shape_is_an_error(federation, own_registry):
 
 
 def test_nobody_else_can_change_the_global_model(federation, own_registry):
-    @defense("vandal", title="Vandal")
-    class Vandal(Defense):
+    @rule("vandal", title="Vandal")
+    class Vandal(Rule):
         """Writes where it should not."""
 
-        def aggregate(self, view):
-            view.weights[:] = 0
+        def aggregate(self, view, rng):
+            view.model[:] = 0
 
     with pytest.raises(ValueError, match="read-only"):
         federation(defense="vandal").play()

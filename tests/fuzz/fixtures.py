@@ -19,12 +19,13 @@ attacks = ["none", "label-flipping"]
 defenses = ["fedavg", "ffl"]
 seeds = [0, 1]
 overrides = {rounds = 2, participants = 10, per_round = 5}
+deviation = {fragment-exchange = {strategy = 2}}
 
 [[also]]
 attacks = ["analytic"]
 [also.measure]
 use = "reconstruction"
-target = ["own"]
+observation = ["submission"]
 groups = 1
 people = 10
 
@@ -54,8 +55,6 @@ model_epochs = 0
 
 [[also]]
 seeds = [0]
-[also.defense.ffl]
-mode = "full"
 [also.measure]
 use = "runtime"
 updates = 2
@@ -63,8 +62,6 @@ repeats = 1
 
 [[also]]
 seeds = [0]
-[also.defense.ffl]
-mode = "full"
 [also.measure]
 use = "communication"
 updates = 2
@@ -192,12 +189,22 @@ def vocabulary() -> tuple[str, ...]:
 def parameters() -> tuple[tuple[str, str, Any], ...]:
     """Parameters of what is in the small suite: the table they stand in, their name and their default."""
     from fflbench import registry
+    from fflbench.federation.chain import parse
+    from fflbench.parameters import of_dataclass
     from fflbench.registry import Kind
+    from fflbench.suites.cell import deviation_class
 
-    of = [(Kind.TASK, "digits-mlp"), (Kind.ATTACK, "label-flipping"), (Kind.DEFENSE, "ffl"), (Kind.TASK, "digits-mlp")]
-    tables = ["task.digits-mlp", "attack.label-flipping", "defense.ffl", "overrides"]
+    task, ffl = registry.get(Kind.TASK, "digits-mlp").parameters, parse("ffl")
+    tables = {
+        "task.digits-mlp": task,
+        "attack.label-flipping": registry.get(Kind.ATTACK, "label-flipping").parameters,
+        "defense.ffl": ffl.parameters,
+        "defense.ffl.reputation": ffl.rule.parameters,
+        "deviation.fragment-exchange": of_dataclass(deviation_class("fragment-exchange")),
+        "overrides": task,
+    }
     return tuple(
         (table, parameter.name, 1 if parameter.required else parameter.default)
-        for table, (kind, name) in zip(tables, of, strict=True)
-        for parameter in registry.get(kind, name).parameters
+        for table, known in tables.items()
+        for parameter in known
     )

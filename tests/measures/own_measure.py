@@ -6,7 +6,6 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt
 
-from fflbench.federation import Sent
 from fflbench.federation.columns import columns_of
 from fflbench.measures import Content, Context, Curve, Measure, Metric, Outcome, share
 from fflbench.measures.one_round import aggregated, begun
@@ -65,8 +64,8 @@ class UpdateNorm(Measure):
         norms = np.linalg.norm(updates, axis=1)
         defense = begun(context.defense, len(updates), columns, context.seed)
         weights = np.zeros(columns.count, np.float32)
-        view = defense.transmit(0, weights, defense.select(0), Sent(updates, updates))
-        length = float(np.linalg.norm(aggregated(defense, view)))
+        transcript = defense.transmit(0, weights, defense.select(0), updates)
+        length = float(np.linalg.norm(aggregated(defense, transcript)))
         context.step(1)
         return Outcome(
             metrics={"gradient_norm": length, "short_updates": float(np.mean(norms < norms.mean()))},

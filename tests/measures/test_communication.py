@@ -1,20 +1,20 @@
 """The ledger of real messages, and the paper's communication table out of it."""
 
 import pytest
+from fflbench.defenses.transports.fragment_exchange import published as paper
 
 from fflbench import registry
+from fflbench.federation.chain import defense
 from fflbench.measures import Context
-from fflbench.measures import paper_figures as paper
 from fflbench.measures.network import Network, brea
 from fflbench.registry import Kind
 
 PAPERS = Network(download=31.01, upload=8.66, latency=29)
 
 
-def measured(task, defense, told=(), **parameters):
+def measured(task, text, told=(), **parameters):
     finding = registry.get(Kind.MEASURE, "communication").create(**dict(told))
-    guarding = registry.get(Kind.DEFENSE, defense).create(**parameters)
-    outcome = finding.run(Context(registry.get(Kind.TASK, task).create(), guarding, seed=0))
+    outcome = finding.run(Context(registry.get(Kind.TASK, task).create(), defense(text, **parameters), seed=0))
     assert set(outcome.metrics) == {metric.name for metric in finding.metrics}
     return outcome
 
@@ -46,7 +46,7 @@ def test_brea_by_the_papers_formula_gives_the_papers_figures(task, size):
     assert seconds.total == pytest.approx(printed.total, rel=1e-8)
 
 
-def test_three_messages_between_partners_are_one_latency_less_than_the_paper_charges(found):
+def test_three_messages_between_two_participants_are_one_latency_less_than_the_paper_charges(found):
     for task, ours in (("mnist-cnn", 0.5728), ("cifar10-vgg16", 287.4610)):
         seconds = found[task, "ffl"].facts["seconds"]
         assert seconds["rounded"]["total"] == pytest.approx(ours, abs=6e-5)
@@ -76,6 +76,13 @@ def test_what_is_sent_includes_buffers_macs_and_framing(found):
     assert vgg.metrics["seconds"] > vgg.metrics["seconds_before_macs_and_framing"]
     told = vgg.facts["bytes_per_participant"]
     assert vgg.metrics["bytes"] == sum(sum(kinds.values()) for kinds in told.values())
+
+
+def test_every_kind_of_content_is_recorded_with_its_meaning(found):
+    for outcome in found.values():
+        kinds = {kind for sizes in outcome.facts["bytes_per_participant"].values() for kind in sizes}
+        assert kinds == set(outcome.facts["kinds"])
+    assert found["mnist-cnn", "fedavg"].facts["kinds"]["update"] == "An update submitted as it is"
 
 
 def test_more_participants_do_not_change_what_one_sends(found):

@@ -5,21 +5,22 @@ import pytest
 
 from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.federation import Columns, Defense
+from fflbench.federation import Columns, NoAnswerError, Rule, Transport
+from fflbench.federation.chain import defense
 from fflbench.federation.columns import columns_of
-from fflbench.federation.defense import NoAnswerError
-from fflbench.measures import Context, runtime
-from fflbench.measures import paper_figures as paper
+from fflbench.federation.ledger import Ledger
+from fflbench.measures import Context, published, runtime
 from fflbench.measures.one_round import begun
 from fflbench.registry import Kind
 
 
-def measured(defense, task="digits-mlp", told=(), whole=True, **parameters):
+def measured(text, task="digits-mlp", told=(), whole=True, **parameters):
     steps = []
     finding = registry.get(Kind.MEASURE, "runtime").create(**({"repeats": 2} | dict(told)))
-    guarding = registry.get(Kind.DEFENSE, defense).create(**parameters)
     learning = registry.get(Kind.TASK, task).create()
-    outcome = finding.run(Context(learning, guarding, seed=0, report=lambda step, _: steps.append(step)))
+    outcome = finding.run(
+        Context(learning, defense(text, **parameters), seed=0, report=lambda step, _: steps.append(step))
+    )
     assert not whole or steps == list(range(1, finding.steps(learning) + 1))
     assert set(outcome.metrics) == {metric.name for metric in finding.metrics}
     return outcome
@@ -27,11 +28,11 @@ def measured(defense, task="digits-mlp", told=(), whole=True, **parameters):
 
 def test_ffl_is_timed_in_three_parts_and_a_rule_in_one():
     ffl = measured("ffl", mode="full").metrics
-    assert min(ffl["decryption_seconds"], ffl["aggregation_seconds"], ffl["mixing_seconds"]) > 0
+    assert min(ffl["decryption_seconds"], ffl["aggregation_seconds"], ffl["participant_seconds"]) > 0
     assert ffl["seconds"] == pytest.approx(ffl["decryption_seconds"] + ffl["aggregation_seconds"])
     median = measured("median").metrics
     assert median["aggregation_seconds"] > 0
-    assert median["decryption_seconds"] == median["mixing_seconds"] == 0
+    assert median["decryption_seconds"] == median["participant_seconds"] == 0
 
 
 @pytest.mark.parametrize("name", ["fedavg", "median", "trimmed-mean", "multi-krum", "krum", "foolsgold"])
@@ -39,6 +40,11 @@ def test_every_rule_can_be_timed(name):
     found = measured(name, told={"updates": 6}.items())
     assert len(found.history) == 2
     assert found.facts["columns"] == 2410
+
+
+def test_a_participant_is_charged_for_its_noise():
+    pytest.importorskip("dp_accounting")
+    assert measured("ldp").metrics["participant_seconds"] > 0
 
 
 def test_a_slow_server_shows_and_waiting_before_the_round_does_not(own_registry, monkeypatch):
@@ -49,28 +55,31 @@ def test_a_slow_server_shows_and_waiting_before_the_round_does_not(own_registry,
 
     monkeypatch.setattr(runtime.time, "perf_counter", lambda: now[0])
 
-    @registry.defense("idle", title="Idle")
-    class Idle(Defense):
-        """Sleeps while it begins, transmits and aggregates."""
+    @registry.transport("idle", title="Idle")
+    class Idle(Transport):
+        """Sleeps while it begins and transmits."""
 
-        def begin(self, setting):
-            super().begin(setting)
+        def begin(self, setting, entropy):
+            super().begin(setting, entropy)
             sleep(100)
 
-        def transmit(self, *given):
-            with self.working("decryption"):
+        def transmit(self, upload):
+            transcript = self.submitted(upload)
+            with transcript.timed("server"):
                 sleep(7)
-            with self.working("mixing"):
+            with transcript.timed("participants"):
                 sleep(20)
             sleep(1000)
-            return super().transmit(*given)
+            return transcript
 
-        def aggregate(self, view):
-            sleep(5)
-            return view.updates[0]
+    @registry.rule("drowsy", title="Drowsy")
+    def drowsy(updates):
+        """Sleeps while it aggregates."""
+        sleep(5)
+        return updates[0]
 
-    found = measured("idle").metrics
-    assert (found["aggregation_seconds"], found["decryption_seconds"], found["mixing_seconds"]) == (5, 7, 2)
+    found = measured("idle + drowsy").metrics
+    assert (found["aggregation_seconds"], found["decryption_seconds"], found["participant_seconds"]) == (5, 7, 2)
     assert (found["seconds"], found["aggregation_spread"]) == (12, 0)
 
 
@@ -78,37 +87,37 @@ def test_a_defense_that_only_simulates_its_protocol_is_refused():
     finding = registry.get(Kind.MEASURE, "runtime").create()
     task = registry.get(Kind.TASK, "digits-mlp").create()
     with pytest.raises(ParameterError, match=r'leaves out keys, pads and messages .set mode = "full".'):
-        finding.check(task, registry.get(Kind.DEFENSE, "ffl").create())
-    finding.check(task, registry.get(Kind.DEFENSE, "ffl").create(mode="full"))
+        finding.check(task, defense("ffl"))
+    finding.check(task, defense("ffl", mode="full"))
 
 
 def test_every_round_starts_from_the_same_memory(own_registry):
     seen = []
 
-    @registry.defense("counting", title="Counting")
-    class Counting(Defense):
+    @registry.rule("counting", title="Counting")
+    class Counting(Rule):
         """Remembers how often it was asked."""
 
         def begin(self, setting):
             super().begin(setting)
             self.memory["asked"] = np.zeros(1)
 
-        def aggregate(self, view):
+        def aggregate(self, view, rng):
             self.memory["asked"] += 1
             seen.append(self.memory["asked"].item())
-            return view.updates[0]
+            return view.rows[0]
 
     measured("counting")
     assert seen == [1, 1, 1]
 
 
 def test_peak_memory_is_that_of_updates_and_what_the_rule_adds(own_registry):
-    @registry.defense("hoarder", title="Hoarder")
+    @registry.rule("hoarder", title="Hoarder")
     def hoarder(updates):
         """Copies everything twice."""
         return updates.copy()[0] + updates.copy()[0]
 
-    @registry.defense("modest", title="Modest")
+    @registry.rule("modest", title="Modest")
     def modest(updates):
         """Copies nothing."""
         return updates[0]
@@ -119,7 +128,7 @@ def test_peak_memory_is_that_of_updates_and_what_the_rule_adds(own_registry):
 
 
 def test_long_runs_are_repeated_less_but_twice_at_least(own_registry):
-    @registry.defense("slow", title="Slow")
+    @registry.rule("slow", title="Slow")
     def slow(updates):
         """Takes its time."""
         time.sleep(0.05)
@@ -129,35 +138,34 @@ def test_long_runs_are_repeated_less_but_twice_at_least(own_registry):
     assert measured("slow", told={"repeats": 3}.items()).facts["timed_runs"] == 3
 
 
-def test_an_odd_number_of_updates_is_refused_where_partners_exchange():
+def test_an_odd_number_of_updates_is_refused_where_participants_work_in_pairs():
     finding = registry.get(Kind.MEASURE, "runtime").create(updates=5)
     task = registry.get(Kind.TASK, "digits-mlp").create()
-    with pytest.raises(ParameterError, match="updates = 5 leaves one participant without a partner"):
-        finding.check(task, registry.get(Kind.DEFENSE, "ffl").create(mode="full"))
-    finding.check(task, registry.get(Kind.DEFENSE, "median").create())
+    with pytest.raises(ParameterError, match="updates = 5 leaves somebody over; take a multiple of 2"):
+        finding.check(task, defense("ffl", mode="full"))
+    finding.check(task, defense("median"))
 
 
 def test_a_rule_without_an_answer_and_a_protocol_without_messages_are_told(own_registry):
-    @registry.defense("mute", title="Mute")
-    class Mute(Defense):
-        """Sends nothing that is counted, and knows no answer."""
+    @registry.rule("tired", title="Tired")
+    def tired(updates):
+        """Knows no answer."""
+        raise NoAnswerError("too tired")
 
-        def transmit(self, round, weights, selected, sent):
-            ledger, self.ledger = self.ledger, None
-            view = super().transmit(round, weights, selected, sent)
-            self.ledger = ledger
-            return view
+    @registry.transport("mute", title="Mute")
+    class Mute(Transport):
+        """Sends nothing that is counted."""
 
-        def aggregate(self, view):
-            if self.ledger:
-                return view.updates[0]
-            raise NoAnswerError("too tired")
+        def transmit(self, upload):
+            transcript = self.submitted(upload)
+            transcript.ledger = Ledger()
+            return transcript
 
     with pytest.raises(ParameterError, match="no answer to random updates: too tired"):
-        measured("mute")
-    task, mute = registry.get(Kind.TASK, "digits-mlp").create(), registry.get(Kind.DEFENSE, "mute").create()
+        measured("tired")
+    task = registry.get(Kind.TASK, "digits-mlp").create()
     with pytest.raises(ParameterError, match="none to the server was entered in the ledger"):
-        registry.get(Kind.MEASURE, "communication").create().run(Context(task, mute, seed=0))
+        registry.get(Kind.MEASURE, "communication").create().run(Context(task, defense("mute"), seed=0))
 
 
 def test_large_models_are_also_timed_with_shorter_updates(monkeypatch):
@@ -178,17 +186,15 @@ def test_a_shorter_model_keeps_its_last_layer():
     assert shorter.last_layer == slice(1000 - last, 1000)
 
 
-def test_rounds_mix_and_decrypt_for_real():
-    defense = registry.get(Kind.DEFENSE, "ffl").create(mode="full")
+def test_rounds_exchange_and_decrypt_for_real():
+    chain = defense("ffl", mode="full")
     updates = np.random.default_rng(0).standard_normal((4, 50), dtype=np.float32)
     before = updates.copy()
-    next(runtime.rounds(begun(defense, 4, Columns.plain(50), 0), updates))
+    next(runtime.rounds(begun(chain, 4, Columns.plain(50), 0), updates))
     assert not np.array_equal(updates, before)
     np.testing.assert_array_equal(np.sort(updates, axis=0), np.sort(before, axis=0))
 
 
-def test_the_papers_table_is_whole():
-    assert len(paper.RUNTIME) == 4 * 3 * 6
-    assert paper.RUNTIME["cifar10-vgg16", 100, "ffl"] == (3.675, 4.883, 1.319)
-    assert paper.RUNTIME["imdb-bilstm", 50, "multi-krum"] == (0, 5.657, 0)
-    assert paper.RUNTIME["mnist-cnn", 10, "trimmed-mean"] == (0, 0.007, 0)
+def test_figures_of_a_paper_are_found_by_task_updates_and_defense():
+    assert published.of("runtime")["mnist-cnn", 10, "median"].aggregation == 0.002
+    assert published.of("nothing") == {}

@@ -69,24 +69,24 @@ def test_a_mixed_update_still_tells_who_was_in_the_data(attack):
     assert mean(mixed) < mean(plain)
 
 
-def test_a_traitor_exposes_its_partner_as_if_there_were_no_mixing():
-    traitor = judged(["loss-difference"], defense="ffl", target="colluding", seeds=(0, 1))
+def test_a_colluding_participant_exposes_another_as_if_there_were_no_exchange():
+    traitor = judged(["loss-difference"], defense="ffl", observation="colluding-participant", seeds=(0, 1))
     assert mean(traitor) == pytest.approx(mean(judged(["loss-difference"], seeds=(0, 1))), abs=0.06)
-    assert traitor[0].facts["caution"] == "outside the paper's model"
+    assert traitor[0].facts["caution"] == "a participant colludes"
 
 
 def test_a_sum_over_everybody_tells_less_than_each_by_itself():
     own, together = (
         judged(["loss-difference"], seeds=(0, 1)),
-        judged(["loss-difference"], defense="ideal-secagg", target="aggregate", seeds=(0, 1)),
+        judged(["loss-difference"], defense="ideal-secagg", observation="sum", seeds=(0, 1)),
     )
     assert mean(together) < mean(own) - 0.05
     assert together[0].facts["updates"] == 1
 
 
-def test_few_examples_give_partners_away():
+def test_few_examples_give_pairs_away():
     (record,) = judged(
-        ["loss-difference"], defense="ffl", target="found-pair-sum", fields={"participants": 288}, others=20
+        ["loss-difference"], defense="ffl", observation="found-pair-sum", fields={"participants": 288}, others=20
     )
     assert record.metrics["pair_accuracy"] == 1.0
 

@@ -32,7 +32,7 @@ def told(*arguments, **settings):
     return record
 
 
-def test_a_class_that_is_there_shows_and_less_so_through_mixing():
+def test_a_class_that_is_there_shows_and_less_so_through_an_exchange():
     plain, mixed = told(), told("ffl")
     assert plain.metrics["auc"] > 0.9
     assert 0.5 + mixed.metrics["auc_by_chance"] < mixed.metrics["auc"] < plain.metrics["auc"]
@@ -92,7 +92,7 @@ def test_victims_global_model_and_server_share_no_examples(monkeypatch):
     ("settings", "message"),
     [
         ({"share_with": 0.5, "share_without": 0.5}, "come to the same"),
-        ({"defense": "ffl", "people": 5}, "even number"),
+        ({"defense": "ffl", "people": 5}, "people = 5 leaves somebody over"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, message):

@@ -21,7 +21,16 @@ FILE = Path(__file__).with_name("golden.json")
 SUITE = {
     "tasks": ["digits-mlp", "digits-cnn"],
     "attacks": ["none", "gaussian-noise", "label-flipping", "noise-control"],
-    "defenses": ["fedavg", "median", "trimmed-mean", "krum", "multi-krum", "foolsgold", "ffl", "ffl-mixing"],
+    "defenses": [
+        "fedavg",
+        "median",
+        "trimmed-mean",
+        "krum",
+        "multi-krum",
+        "foolsgold",
+        "ffl",
+        "fragment-exchange + median",
+    ],
     "seeds": [0],
     "overrides": {"rounds": 2},
 }

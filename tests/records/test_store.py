@@ -16,7 +16,12 @@ from fflbench.records.record import identify
 from fflbench.records.store import read, write_whole
 
 CONFIGURATION = {
-    **{kind: {"name": "x", "parameters": {}} for kind in ("task", "attack", "defense")},
+    **{kind: {"name": "x", "parameters": {}} for kind in ("task", "attack")},
+    "defense": {
+        "transport": {"name": "plain", "parameters": {}},
+        "preaggregations": [],
+        "rule": {"name": "x", "parameters": {}},
+    },
     "measure": {"name": "robustness", "parameters": {}},
     "seed": 0,
 }
@@ -137,7 +142,7 @@ def test_a_full_disk_is_one_sentence(store):
             json.dumps({**FIELDS, "metrics": METRICS_OF_A_CELL | {"accuracy": float("nan")}}),
             "is damaged: NaN is no number",
         ),
-        (json.dumps({**FIELDS, "schema_version": 2}), "is no record: schema_version"),
+        (json.dumps({**FIELDS, "schema_version": 1}), "is no record: schema_version"),
     ],
 )
 def test_a_damaged_record_is_named_and_counts_as_none(store, content, reason):

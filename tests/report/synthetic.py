@@ -1,7 +1,10 @@
 """Records as a run would write them, with figures that a test chooses; and ways to find a figure in tables."""
 
 from fflbench import registry
+from fflbench.errors import NotRegisteredError
+from fflbench.federation import chain
 from fflbench.records.manifest import RESULTS_VERSION
+from fflbench.records.parts import CHAIN, parts_of, restricted
 from fflbench.records.record import Record, identify
 from fflbench.registry import Kind
 
@@ -9,22 +12,40 @@ from fflbench.registry import Kind
 def versions(configuration):
     """Results versions of all parts that are registered here, as a manifest holds them."""
     known = {(entry.kind, entry.name): entry.results_version for kind in Kind for entry in registry.entries(kind)}
-    chosen = {kind: (kind, configuration[kind]["name"]) for kind in Kind if kind in configuration}
-    return {"core": RESULTS_VERSION, **{kind.value: known.get(place, 1) for kind, place in chosen.items()}}
+    parts = parts_of(configuration)
+    return {"core": RESULTS_VERSION, **{part.key: known.get((part.kind, part.name), 1) for part in parts}}
+
+
+def chained(defense, parameters, depends_on=tuple(CHAIN)):
+    """The configuration of a defense as a measure's cell has it; one that is not registered here is a rule."""
+    try:
+        whole = chain.parse(defense).check(parameters)
+    except NotRegisteredError:
+        plain = {"name": "plain", "parameters": {}}
+        whole = {"transport": plain, "preaggregations": [], "rule": {"name": defense, "parameters": parameters}}
+    return restricted(whole, depends_on)
 
 
 def record(measure, metrics, *, facts=None, history=(), defense="fedavg", seed=0, task="digits-mlp", **told):
-    """A record of any measure; `told` may hold an attack, parameters by kind, labels, sweep, and fields of a record."""
+    """A record of any measure; `told` may hold an attack, a deviation's parameters, parameters by kind, labels, sweep,
+    and fields of a record.
+    """
     parameters, labels = told.pop("parameters", {}), told.pop("labels", {})
     names = {"task": task, "measure": measure}
     names |= {kind: told.pop(kind) for kind in ("attack", "privacy-attack") if kind in told}
-    names["defense"] = defense
-    entry = next((each for each in registry.entries(Kind.MEASURE) if each.name == measure), None)
+    entry = registry.find(Kind.MEASURE, measure)
     own = entry.check(parameters.get("measure", {})) if entry else parameters.get("measure", {})
     configuration = {
         kind: {"name": name, "parameters": own if kind == "measure" else parameters.get(kind, {})}
         for kind, name in names.items()
     }
+    depends_on = entry.target.depends_on if entry else tuple(CHAIN)
+    configuration["defense"] = chained(defense, parameters.get("defense", {}), depends_on)
+    names["defense"] = defense
+    if deviation := told.pop("deviation", None):
+        transport = configuration["defense"]["transport"]["name"]
+        configuration["deviation"] = {"name": transport, "parameters": deviation}
+        names["deviation"] = ", ".join(f"{name} = {value}" for name, value in deviation.items())
     configuration["seed"] = seed
     manifest = {"results": versions(configuration), "processor": "x"}
     made = {
@@ -57,17 +78,19 @@ def robust(attack="none", defense="fedavg", seed=0, accuracy=0.9, success=0.0, *
     return record("robustness", metrics, attack=attack, defense=defense, seed=seed, facts=facts, **told)
 
 
-CAUTIONS = {"colluding": "with a traitor"}
+CAUTIONS = {"colluding-participant": "a participant colludes"}
 
 
-def membership(attack="loss-difference", defense="fedavg", seed=0, target="own", auc=0.5, rate=0.01, **told):
+def membership(
+    attack="loss-difference", defense="fedavg", seed=0, observation="submission", auc=0.5, rate=0.01, **told
+):
     """A record of membership inference with 100 members; `rate` of them are found."""
-    parameters = {"target": target, **told.pop("measure", {})}
+    parameters = {"observation": observation, **told.pop("measure", {})}
     facts = {
-        "adaptive": None if defense == "fedavg" else target != "own",
-        "target": f"the view called {target}",
-        "knows": ["server view"] + ["who exchanged with whom"] * (target == "colluding"),
-        "caution": CAUTIONS.get(target, ""),
+        "adaptive": None if defense == "fedavg" else observation != "submission",
+        "observation": f"the view called {observation}",
+        "knows": ["server view"] + ["a participant's view"] * (observation == "colluding-participant"),
+        "caution": CAUTIONS.get(observation, ""),
         "members": 100,
         "non_members": 100,
         "training": "1 epoch",
@@ -81,7 +104,7 @@ def membership(attack="loss-difference", defense="fedavg", seed=0, target="own",
     return record(
         *("membership", metrics),
         **{"privacy-attack": attack},
-        labels={"measure": f"membership (target = {target})"},
+        labels={"measure": f"membership (observation = {observation})"},
         parameters={"measure": parameters},
         facts=facts,
         defense=defense,
@@ -90,23 +113,23 @@ def membership(attack="loss-difference", defense="fedavg", seed=0, target="own",
     )
 
 
-def rebuilt(defense="fedavg", seed=0, target="own", psnr=40.0, **told):
+def rebuilt(defense="fedavg", seed=0, observation="submission", psnr=40.0, **told):
     """A record of reconstruction."""
     facts = {
-        "adaptive": None if defense == "fedavg" else target != "own",
-        "target": f"the view called {target}",
+        "adaptive": None if defense == "fedavg" else observation != "submission",
+        "observation": f"the view called {observation}",
         "knows": ["server view"],
         "reconstructions": 1,
         "victims": 2,
     }
     metrics = {"psnr": psnr, "best_psnr": psnr, "floor_psnr": 10.0 + seed, "floor_best_psnr": 11.0}
     metrics |= {"mse": 0.01, "floor_mse": 0.1, "label_accuracy": 1.0, "floor_label_accuracy": 0.1}
-    parameters = {"target": target, "groups": 1, **told.pop("measure", {})}
+    parameters = {"observation": observation, "groups": 1, **told.pop("measure", {})}
     attack = told.pop("attack", "analytic")
     return record(
         *("reconstruction", metrics),
         **{"privacy-attack": attack},
-        parameters={"measure": parameters},
+        parameters={"measure": parameters, **told.pop("parameters", {})},
         facts=facts | told.pop("facts", {}),
         defense=defense,
         seed=seed,
@@ -119,12 +142,19 @@ def timed(defense="fedavg", updates=10, seconds=0.01, seed=0, **told):
     points = (1_000_000, 3_000_000, 10_000_000)
     large = callable(seconds)
     history = [
-        {"columns": d, "decryption": 0.0, "aggregation": seconds(updates, d), "mixing": 0.0} for d in points if large
+        {"columns": d, "decryption": 0.0, "aggregation": seconds(updates, d), "participant": 0.0}
+        for d in points
+        if large
     ]
     spent = seconds(updates, points[-1]) if large else seconds
     facts = {"columns": points[-1] if large else 2410, "updates_bytes": 1, "timed_runs": 2}
-    metrics = {"seconds": spent, "mixing_seconds": 0.0, "peak_bytes": 1e6, "decryption_seconds": 0.0}
-    metrics |= {"aggregation_seconds": spent, "decryption_spread": 0.0, "aggregation_spread": 0.0, "mixing_spread": 0.0}
+    metrics = {"seconds": spent, "participant_seconds": 0.0, "peak_bytes": 1e6, "decryption_seconds": 0.0}
+    metrics |= {
+        "aggregation_seconds": spent,
+        "decryption_spread": 0.0,
+        "aggregation_spread": 0.0,
+        "participant_spread": 0.0,
+    }
     parameters = {"measure": {"updates": updates, **told.pop("measure", {})}, **told.pop("parameters", {})}
     told.setdefault("facts", facts)
     return record(
@@ -147,7 +177,11 @@ def diverged(of):
 def swept(of, kind, parameter, value, label):
     """The same cell as one value of a suite's sweep over a parameter of a kind."""
     chosen = of.configuration[kind]
-    changed = chosen | {"parameters": chosen["parameters"] | {parameter: value}}
+    if kind == "defense":
+        rule = chosen["rule"]
+        changed = chosen | {"rule": rule | {"parameters": rule["parameters"] | {parameter: value}}}
+    else:
+        changed = chosen | {"parameters": chosen["parameters"] | {parameter: value}}
     configuration = of.configuration | {kind: changed}
     return of.model_copy(
         update={

@@ -21,8 +21,12 @@ from tests.report.synthetic import (
 
 EVERY = [
     *WHOLE,
-    *(membership(defense="ffl", seed=s, target=t) for s in range(3) for t in ("own", "colluding")),
-    *(rebuilt(target=t) for t in ("own", "pair-sum")),
+    *(
+        membership(defense="ffl", seed=s, observation=t)
+        for s in range(3)
+        for t in ("submission", "colluding-participant")
+    ),
+    *(rebuilt(observation=t) for t in ("submission", "pair-sum")),
     *(timed(name) for name in ("fedavg", "median")),
     *(
         swept(robust("sign-flipping", seed=s), "attack", "share", v, "sign-flipping")
@@ -51,22 +55,22 @@ def test_a_record_of_older_code_is_flagged_with_its_row():
     assert flags(stale) == {"fedavg": (STALE,), "median": ()}
 
 
-@pytest.mark.parametrize("kind", ["attack", "defense", "task", "measure"])
+@pytest.mark.parametrize("kind", ["attack", "transport", "rule", "task", "measure"])
 def test_a_record_of_an_older_part_is_stale(kind):
     assert flags(board("own", [of_version(WHOLE[0], kind, 0), *WHOLE[1:]]))["fedavg"] == (STALE,)
 
 
-def test_a_stale_strategy_flags_the_row_of_its_defense():
-    label = {"labels": {"defense": "ffl, strategy 1"}, "parameters": {"attack": {"strategy": 1}}}
+def test_a_stale_deviation_flags_the_row_of_its_defense():
+    label = {"deviation": {"strategy": 1}}
     old = of_version(robust("gaussian-noise", "ffl", **label), "core", 1)
     found = board("own", [*WHOLE, robust(defense="ffl"), old])
     assert STALE in flags(found)["ffl"]
     assert flags(found)["median"] == ()
-    assert STALE in flags(found, "digits-mlp-robustness-gaussian-noise")["ffl, strategy 1"]
+    assert STALE in flags(found, "digits-mlp-robustness-gaussian-noise")["ffl, strategy = 1"]
 
 
 def test_plugins_that_are_not_here_are_not_stale():
-    theirs = of_version(robust(defense="theirs"), "defense", "1+aaaa")
+    theirs = of_version(robust(defense="theirs"), "rule", "1+aaaa")
     assert flags(board("own", [*WHOLE, theirs]))["theirs"] == ()
 
 
@@ -77,11 +81,11 @@ def test_records_from_outside_are_flagged_until_they_are_run_again():
 
 
 def test_a_mixture_of_two_sources_of_a_plugin_is_flagged():
-    one = [of_version(robust(defense="theirs", seed=seed), "defense", "1+aaaa") for seed in range(3)]
+    one = [of_version(robust(defense="theirs", seed=seed), "rule", "1+aaaa") for seed in range(3)]
     assert not any("mixture" in flag for flag in board("own", [*WHOLE, *one]).flags)
-    mixed = board("own", [*WHOLE, *one[:2], of_version(one[2], "defense", "1+bbbb")])
+    mixed = board("own", [*WHOLE, *one[:2], of_version(one[2], "rule", "1+bbbb")])
     (told,) = (flag for flag in mixed.flags if "mixture" in flag)
-    assert 'defense "theirs": 2 of version 1+aaaa, 1 of version 1+bbbb' in told
+    assert 'rule "theirs": 2 of version 1+aaaa, 1 of version 1+bbbb' in told
 
 
 @pytest.mark.parametrize("part", ["processor", "fflbench", "libraries", "python"])
@@ -106,7 +110,7 @@ def test_what_a_rule_does_not_tolerate_is_flagged_with_its_row():
 def test_a_threat_model_leaves_out_who_knows_more():
     alone = within(EVERY, ["server view", "own data"])
     left_out = [each for each in EVERY if each not in alone]
-    assert left_out == [each for each in EVERY if "colluding" in each.labels["measure"]]
+    assert left_out == [each for each in EVERY if "colluding-participant" in each.labels["measure"]]
     # By the plugin where the record does not say: noise is shaped after what an attacker's own data gives.
     noise = robust("gaussian-noise")
     assert within([noise], ["server view"]) == []

@@ -40,11 +40,11 @@ def test_the_papers_seconds_stand_beside_ours_where_it_has_any():
     # Table "CPU runtime in seconds" of the paper.
     assert [row.label for row in adult.rows] == ["10, median"]
     assert cell(adult, "10, median", "aggregation").mean == 0.5
-    assert [cell(adult, "10, median", f"{part}-paper").mean for part in ("decryption", "aggregation", "mixing")] == [
-        *(0, 0.002, 0)
-    ]
+    assert [
+        cell(adult, "10, median", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
+    ] == [*(0, 0.002, 0)]
     vgg = table(found, "runtime-paper-cifar10-vgg16")
-    assert [cell(vgg, "100, ffl", f"{part}-paper").mean for part in ("decryption", "aggregation", "mixing")] == [
+    assert [cell(vgg, "100, ffl", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")] == [
         *(3.675, 4.883, 1.319)
     ]
     assert not any(each.name.startswith("runtime-paper") for each in board("own", [timed()]).tables)
@@ -80,7 +80,7 @@ def test_growth_is_fitted_from_a_million_columns_on():
     records = [grows(name, n) for name in ("fedavg", "median") for n in (4, 8)]
     for each in records:
         # Fixed costs hide how shorter updates grow; a million counts.
-        each.history.append({"columns": 999_999, "decryption": 0.0, "aggregation": 5.0, "mixing": 0.0})
+        each.history.append({"columns": 999_999, "decryption": 0.0, "aggregation": 5.0, "participant": 0.0})
         each.history[0]["aggregation"] *= 2
     growth = table(board("own", records), "runtime-growth")
     for name in ("fedavg", "median"):

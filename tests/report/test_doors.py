@@ -63,7 +63,7 @@ def made(tmp_path_factory):
     suite = folder / "small.toml"
     suite.write_text(
         'tasks = ["digits-mlp"]\nattacks = ["analytic"]\ndefenses = ["fedavg"]\nseeds = [0]\n'
-        '[measure]\nuse = "reconstruction"\ntarget = "own"\ngroups = 1\n'
+        '[measure]\nuse = "reconstruction"\nobservation = "submission"\ngroups = 1\n'
     )
     run(str(suite), out=folder / "results", workers=1)
     written(folder / "results" / "small", [told.model_copy(update={"suite": "small"}) for told in WHOLE])
@@ -90,7 +90,7 @@ def entry(board, tmp_path):
     rebuilt = next(told for told in found.records if told.configuration["measure"]["name"] == "reconstruction")
     for told in (attacked, rebuilt):
         content = content_of(told)
-        content["configuration"]["defense"]["name"] = content["labels"]["defense"] = "their-rule"
+        content["configuration"]["defense"]["transport"]["name"] = content["labels"]["defense"] = "their-rule"
         write_record(folder / "records", content, arrays.pack(found.arrays(told)))
     return folder
 
@@ -101,6 +101,42 @@ def write_record(folder, content, of_arrays=b""):
     (folder / f"{content['id']}.json").write_text(with_digest(content))
     if of_arrays:
         (folder / f"{content['id']}.npz").write_bytes(of_arrays)
+
+
+def test_an_entry_of_a_rule_shares_the_cells_that_do_not_depend_on_rules(board, entry):
+    for file in (entry / "records").iterdir():
+        file.unlink()
+    found = evidence.gather(board)
+    attacked = next(told for told in found.records if told.labels.get("attack") == "none")
+    rebuilt = next(told for told in found.records if told.measure == "reconstruction")
+    theirs = content_of(attacked)
+    theirs["configuration"]["defense"]["rule"]["name"] = theirs["labels"]["defense"] = "their-rule"
+    write_record(entry / "records", theirs)
+    shared = content_of(rebuilt)
+    shared["labels"]["defense"] = "their-rule"
+    write_record(entry / "records", shared, arrays.pack(found.arrays(rebuilt)))
+    ours = (board / packed.FILE).read_bytes()
+    leaderboard.generate(board, None, add=entry)
+    assert (board / packed.FILE).read_bytes() == ours
+    with (board / "tables" / "digits-mlp-reconstruction-analytic.csv").open() as file:
+        figures = {line["defense"]: line["mean"] for line in csv.DictReader(file) if line["column"] == "psnr"}
+    assert set(figures) == {"fedavg", "their-rule"}
+    assert figures["fedavg"] == figures["their-rule"]
+    before = tree(board.parent)
+    leaderboard.generate(board, None)
+    assert tree(board.parent) == before
+    assert len(evidence.gather(board).records) == len(found.records) + 1
+    assert not evidence.gather(board).problems
+
+
+def test_an_entry_cannot_share_a_cell_under_a_name_of_ours(board, entry):
+    found = evidence.gather(board)
+    rebuilt = next(told for told in found.records if told.measure == "reconstruction")
+    shared = content_of(rebuilt) | {"shared_by": {"median": {}}}
+    shared["labels"] = rebuilt.labels | {"defense": "their-rule"}
+    write_record(entry / "records", shared, arrays.pack(found.arrays(rebuilt)))
+    with pytest.raises(RecordError, match='calls its defense "median", a name that is taken'):
+        leaderboard.generate(board, None, add=entry)
 
 
 def test_a_sound_entry_is_taken_with_its_arrays(board, entry):
@@ -460,7 +496,7 @@ overrides = {rounds = 2, participants = 10, per_round = 5}
 attacks = ["analytic"]
 [also.measure]
 use = "reconstruction"
-target = "own"
+observation = "submission"
 groups = 1
 people = 10
 [[also]]
@@ -616,7 +652,7 @@ def test_altered_records_are_named_and_left_out_or_shown_wherever_they_are_read(
         ("robustness", lambda told: told["facts"].update(guarantee="x")),
         ("runtime", lambda told: told["facts"].pop("columns")),
         ("runtime", lambda told: told["facts"].update(updates_bytes=0)),
-        ("runtime", lambda told: told["metrics"].pop("mixing_spread")),
+        ("runtime", lambda told: told["metrics"].pop("participant_spread")),
         ("runtime", lambda told: told["history"][0].pop("decryption")),
         ("communication", lambda told: told["facts"].pop("seconds")),
         ("communication", lambda told: told["facts"]["seconds"]["rounded"].pop("total")),
@@ -721,7 +757,7 @@ def test_parameters_that_no_record_could_hold_are_refused_before_anything_runs(t
         'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["odd"]\nseeds = [0]\n[defense.odd]\ncount = [1, 2]\n'
     )
     (tmp_path / "odd.py").write_text(
-        'from fflbench.registry import defense\n\n\n@defense("odd", title="Odd")\n'
+        'from fflbench.registry import rule\n\n\n@rule("odd", title="Odd")\n'
         'def odd(updates, count: int = 1):\n    """The mean."""\n    return updates.mean(0)\n'
     )
     options = ["--plugin", "odd.py", "--dry-run", "--set"]
@@ -735,7 +771,7 @@ def test_parameters_that_no_record_could_hold_are_refused_before_anything_runs(t
 
 def test_a_suites_own_title_and_plugins_are_told_where_its_leaderboard_was_made(tmp_path):
     (tmp_path / "their_plugin.py").write_text(
-        'from fflbench.registry import defense\n\n\n@defense("their-rule", title="Theirs")\ndef rule(updates):\n'
+        'from fflbench.registry import rule\n\n\n@rule("their-rule", title="Theirs")\ndef rule(updates):\n'
         '    """The mean."""\n    return updates.mean(0)\n'
     )
     (tmp_path / "own.toml").write_text(

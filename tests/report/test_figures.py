@@ -100,9 +100,15 @@ def test_trust_of_honest_participants_and_attackers_are_two_lines():
 
 def test_a_roc_curve_is_that_of_the_strongest_observation(laid_out):
     records = [
-        membership(defense="ffl", seed=seed, target=target, auc=area, history=[{"fpr": 0.5, "tpr": rate + 0.1 * seed}])
+        membership(
+            defense="ffl",
+            seed=seed,
+            observation=observation,
+            auc=area,
+            history=[{"fpr": 0.5, "tpr": rate + 0.1 * seed}],
+        )
         for seed in (0, 1)
-        for target, area, rate in (("own", 0.5, 0.5), ("pair-sum", 0.9, 0.8))
+        for observation, area, rate in (("submission", 0.5, 0.5), ("pair-sum", 0.9, 0.8))
     ]
     (line,) = numbers(one(records, "roc-"))
     assert (float(line["fpr"]), float(line["mean"])) == (0.5, pytest.approx(0.85))
@@ -136,7 +142,9 @@ def test_every_headline_metric_is_drawn_as_a_heatmap_or_as_dots():
     found = numbers(one(WHOLE, "dots-digits-mlp-robustness"))
     # Attack success has one column alone; accuracy has a heatmap.
     assert {(line["metric"], line["column"]) for line in found} == {("attack_success_rate", "label-flipping")}
-    inferred = [membership(seed=s, target=t, auc=0.6, rate=0.02) for s in (0, 1) for t in ("own", "pair-sum")]
+    inferred = [
+        membership(seed=s, observation=t, auc=0.6, rate=0.02) for s in (0, 1) for t in ("submission", "pair-sum")
+    ]
     lines = numbers(one(inferred, "dots-"))
     assert {line["metric"] for line in lines} == {"auc", "tpr_at_fpr_0.01"}
     assert {float(line["mean"]) for line in lines} == {0.6, 0.02}
@@ -164,7 +172,10 @@ def test_robustness_is_drawn_against_privacy_with_every_defense_that_has_both(la
 
 def test_what_was_rebuilt_stands_below_the_originals():
     records = [
-        rebuilt(name, seed, target) for name in ("fedavg", "ffl") for seed in (0, 1) for target in ("own", "unmixed")
+        rebuilt(name, seed, observation)
+        for name in ("fedavg", "ffl")
+        for seed in (0, 1)
+        for observation in ("submission", "unmixed")
     ]
     images = {"originals": np.zeros((1, 2, 1, 1, 4, 4)), "found": np.ones((1, 2, 1, 1, 4, 4))}
     asked = []
@@ -190,7 +201,12 @@ def test_images_of_one_and_three_channels_and_gaps_are_drawn():
 # All pictures
 
 
-EVERY = [*WHOLE, *(membership(seed=s, target=t) for s in (0, 1) for t in ("own", "pair-sum")), timed(), rebuilt()]
+EVERY = [
+    *WHOLE,
+    *(membership(seed=s, observation=t) for s in (0, 1) for t in ("submission", "pair-sum")),
+    timed(),
+    rebuilt(),
+]
 
 
 def test_the_same_records_give_the_same_bytes():

@@ -6,13 +6,13 @@ from fflbench.report.board import board
 from fflbench.report.table import OVERALL
 from tests.report.synthetic import WHOLE, cell, failed, membership, rebuilt, robust, table, timed
 
-TARGETS = {"own": 0.55, "pair-sum": 0.7, "colluding": 0.9}
+OBSERVATIONS = {"submission": 0.55, "pair-sum": 0.7, "colluding-participant": 0.9}
 INFERRED = [
-    membership(defense=defense, seed=seed, target=target, auc=area + 0.001 * seed)
+    membership(defense=defense, seed=seed, observation=observation, auc=area + 0.001 * seed)
     for defense in ("fedavg", "ffl")
-    for target, area in TARGETS.items()
+    for observation, area in OBSERVATIONS.items()
     for seed in (0, 1)
-    if defense == "ffl" or target == "own"
+    if defense == "ffl" or observation == "submission"
 ]
 REBUILT = [rebuilt(seed=seed) for seed in (0, 1)]
 JOINED = [*WHOLE, *INFERRED, *REBUILT, timed(), timed("ffl", parameters={"defense": {"mode": "full"}})]
@@ -33,7 +33,7 @@ def test_one_row_joins_robustness_privacy_and_cost():
         "membership-auc-with-help": "Privacy",
         "reconstruction-psnr": "Privacy",
         "runtime-seconds": "Cost",
-        "runtime-mixing_seconds": "Cost",
+        "runtime-participant_seconds": "Cost",
         "runtime-peak_bytes": "Cost",
     }
     assert cell(found, "fedavg", "worst_accuracy").mean == pytest.approx(0.31)
@@ -55,7 +55,7 @@ def test_what_a_server_finds_alone_stands_apart_from_what_it_finds_with_help():
 
 
 def test_a_failed_traitor_says_nothing_of_what_a_server_does_alone():
-    spoiled = next(each for each in INFERRED if "colluding" in each.labels["measure"])
+    spoiled = next(each for each in INFERRED if "colluding-participant" in each.labels["measure"])
     found = overall([failed(each) if each is spoiled else each for each in JOINED])
     assert cell(found, "ffl", "membership-auc").mean is not None
     assert cell(found, "ffl", "membership-auc-with-help").text == "1 of 2 failed"
@@ -84,17 +84,17 @@ def test_what_was_rebuilt_on_another_task_stands_in_the_row_and_names_it():
 def test_a_defense_that_was_set_otherwise_for_another_measure_is_flagged():
     fast = [robust(defense="ffl", seed=s, parameters={"defense": {"mode": "fast"}}) for s in range(3)]
     (row,) = (row for row in overall([*JOINED, *fast]).rows if row.label == "ffl")
-    assert any(
-        "different settings: robustness with mode = fast, runtime with mode = full" in flag for flag in row.flags
-    )
+    (told,) = (flag for flag in row.flags if flag.startswith("measured with different settings: "))
+    assert "robustness with mode = fast, " in told
+    assert "runtime with mode = full" in told
     (row,) = (row for row in overall(JOINED).rows if row.label == "fedavg")
     assert row.flags == ()
 
 
-def test_an_exchange_that_nobody_attacked_knowingly_is_flagged():
-    told = "no adaptive attack has been run against its exchange"
+def test_a_transport_that_mixes_and_that_nobody_attacked_knowingly_is_flagged():
+    told = "no adaptive attack has been run against its transport"
     naive = [each for each in JOINED if each.labels["measure"] != "robustness" and "pair" not in each.labels["measure"]]
-    naive = [each for each in naive if "colluding" not in each.labels["measure"]]
+    naive = [each for each in naive if "colluding-participant" not in each.labels["measure"]]
     flags = {row.label: row.flags for row in overall([*WHOLE, *naive]).rows}
     assert told in flags["ffl"]
     assert told not in flags["fedavg"]

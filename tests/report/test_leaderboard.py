@@ -60,7 +60,7 @@ def damaged(text, how):
         return re.sub(r',\s*"digest": ?"\w+"', "", text)
     if how == "twice":
         return f"{text}{text}"
-    return re.sub(r'"schema_version": ?1', '"schema_version": 7', text)
+    return re.sub(r'"schema_version": ?2', '"schema_version": 7', text)
 
 
 @pytest.mark.parametrize("how", ["truncated", "altered", "foreign", "without digest", "twice"])
@@ -113,7 +113,7 @@ defenses = ["fedavg", "ffl"]
 seeds = [0, 1]
 [measure]
 use = "reconstruction"
-target = ["own", "unmixed"]
+observation = ["submission", "unmixed"]
 groups = 1
 [[also]]
 attacks = ["partner-view"]
@@ -250,10 +250,10 @@ def test_verify_tells_of_altered_evidence_too(real, tmp_path):
 
 
 PLUGIN = '''"""Their rule."""
-from fflbench.registry import defense
+from fflbench.registry import rule
 
 
-@defense("their-rule", title="Their rule")
+@rule("their-rule", title="Their rule")
 def their_rule(updates):
     """The plain mean."""
     return updates.mean(0)
@@ -424,7 +424,9 @@ def test_an_entry_goes_into_a_leaderboard_and_not_into_results(theirs, tmp_path)
     "change",
     [
         lambda told: told["history"][0].update(honest_trust="abc"),
-        lambda told: told["configuration"]["attack"]["parameters"].update(strategy=[1]),
+        lambda told: told["configuration"].update(deviation={"name": "plain", "parameters": {}}),
+        lambda told: told["configuration"]["defense"].pop("rule"),
+        lambda told: told.update(shared_by={"median": {}}),
         lambda told: told["configuration"].update(suite=3),
         lambda told: told["configuration"].update(measure={"name": "runtime", "parameters": {}}),
         lambda told: told["metrics"].update(accuracy=1e200),

@@ -61,86 +61,87 @@ def test_one_column_makes_no_table():
 
 
 def strategies(figures):
-    """Attackers of an exchange who behave in two ways: a label each."""
+    """Attackers who deviate from a protocol in two ways, by the figures of each."""
     return [
         robust(
             *("gaussian-noise", "ffl", seed, value),
-            labels={"defense": f"ffl, strategy {number}"},
-            parameters={"attack": {"strategy": number}},
+            deviation={"strategy": number},
         )
         for number, values in figures.items()
         for seed, value in enumerate(values)
     ]
 
 
-def test_of_several_strategies_the_strongest_by_the_mean_stands_with_its_name():
+def test_of_several_deviations_the_strongest_by_the_mean_stands_with_its_name():
     clean = [robust(defense=name, seed=seed) for name in ("fedavg", "ffl") for seed in (0, 1)]
     records = [*clean, *strategies({1: (0.9, 0.2), 2: (0.3, 0.7)})]
     place = cell(found(records, BY_ATTACK), "ffl", "gaussian-noise")
     assert place.mean == pytest.approx(0.5)
-    assert place.note == "strategy 2"
+    assert place.note == "strategy = 2"
     rows = [row.label for row in found(records, NOISE).rows]
-    assert rows == ["fedavg (no attack)", "ffl, strategy 1", "ffl, strategy 2"]
+    assert rows == ["fedavg (no attack)", "ffl, strategy = 1", "ffl, strategy = 2"]
 
 
 # Defenses by observations
 
 
-ATTACKS, TARGETS = ("loss-threshold", "loss-difference"), ("own", "pair-sum", "colluding")
+ATTACKS, OBSERVATIONS = ("loss-threshold", "loss-difference"), ("submission", "pair-sum", "colluding-participant")
 AREAS = {
-    ("loss-threshold", "own"): (0.5, 0.52),
-    ("loss-difference", "own"): (0.6, 0.4),
+    ("loss-threshold", "submission"): (0.5, 0.52),
+    ("loss-difference", "submission"): (0.6, 0.4),
     ("loss-threshold", "pair-sum"): (0.7, 0.72),
     ("loss-difference", "pair-sum"): (0.9, 0.6),
-    ("loss-threshold", "colluding"): (0.74, 0.74),
-    ("loss-difference", "colluding"): (0.71, 0.75),
+    ("loss-threshold", "colluding-participant"): (0.74, 0.74),
+    ("loss-difference", "colluding-participant"): (0.71, 0.75),
 }
 INFERRED = [
-    membership(attack, defense, seed, target, auc=value, rate=0.01 * seed)
+    membership(attack, defense, seed, observation, auc=value, rate=0.01 * seed)
     for defense in ("fedavg", "ffl")
-    for (attack, target), values in AREAS.items()
+    for (attack, observation), values in AREAS.items()
     for seed, value in enumerate(values)
-    if defense == "ffl" or target == "own"
+    if defense == "ffl" or observation == "submission"
 ]
 AREA = "digits-mlp-membership-auc"
 
 
-def test_observations_are_columns_in_the_order_of_their_declaration():
-    by_observation = found(INFERRED[::-1], AREA)
-    assert [column.name for column in by_observation.columns] == [*TARGETS, "worst"]
-    assert by_observation.columns[2].title == "colluding (with a traitor)"
-    assert "must know: server view and who exchanged with whom" in by_observation.columns[2].meaning
+def test_observations_are_columns_in_the_order_of_the_records():
+    by_observation = found(INFERRED, AREA)
+    assert [column.name for column in by_observation.columns] == [*OBSERVATIONS, "worst"]
+    assert by_observation.columns[2].title == "colluding-participant (a participant colludes)"
+    assert "must know: server view and a participant's view" in by_observation.columns[2].meaning
 
 
 def test_the_strongest_attack_by_the_mean_over_seeds_stands_with_its_name():
     by_observation = found(INFERRED, AREA)
     means = {place: fmean(values) for place, values in AREAS.items()}
-    for target in TARGETS:
-        best = max(ATTACKS, key=lambda attack: means[attack, target])
-        assert cell(by_observation, "ffl", target).mean == pytest.approx(means[best, target])
-        assert cell(by_observation, "ffl", target).note == best
-    attack, target = max(means, key=means.get)
-    assert cell(by_observation, "ffl", "worst").mean == pytest.approx(means[attack, target])
-    assert cell(by_observation, "ffl", "worst").note == f"{attack}, {target}"
+    for observation in OBSERVATIONS:
+        best = max(ATTACKS, key=lambda attack: means[attack, observation])
+        assert cell(by_observation, "ffl", observation).mean == pytest.approx(means[best, observation])
+        assert cell(by_observation, "ffl", observation).note == best
+    attack, observation = max(means, key=means.get)
+    assert cell(by_observation, "ffl", "worst").mean == pytest.approx(means[attack, observation])
+    assert cell(by_observation, "ffl", "worst").note == f"{attack}, {observation}"
 
 
 def test_what_makes_no_sense_against_a_defense_is_empty():
-    place = cell(found(INFERRED, AREA), "fedavg", "colluding")
+    place = cell(found(INFERRED, AREA), "fedavg", "colluding-participant")
     assert (place.mean, place.text, place.note) == (None, "", "")
 
 
 def test_a_rate_of_all_seeds_together_has_the_exact_interval_of_scipy():
-    place = cell(found(INFERRED, "digits-mlp-membership-loss-threshold"), "own, ffl", "tpr_at_fpr_0.01")
+    place = cell(found(INFERRED, "digits-mlp-membership-loss-threshold"), "submission, ffl", "tpr_at_fpr_0.01")
     expected = stats.binomtest(0 + 1, 100 + 100).proportion_ci(0.95, method="exact")
     assert (place.mean, place.low, place.high) == pytest.approx((1 / 200, expected.low, expected.high))
     # Not a mean of shares: seeds with more trials count for more.
     longer = [membership(seed=0, rate=0.5), membership(seed=1, rate=0.0, facts={"members": 900})]
-    place = cell(found(longer, "digits-mlp-membership-loss-difference"), "own, fedavg", "tpr_at_fpr_0.01")
+    place = cell(found(longer, "digits-mlp-membership-loss-difference"), "submission, fedavg", "tpr_at_fpr_0.01")
     assert place.mean == pytest.approx(50 / 1000)
 
 
 def test_a_floor_stands_beside_what_it_is_the_floor_of():
-    records = [rebuilt(target=target, seed=seed) for target in ("own", "pair-sum") for seed in (0, 1)]
+    records = [
+        rebuilt(observation=observation, seed=seed) for observation in ("submission", "pair-sum") for seed in (0, 1)
+    ]
     by_observation = found(records, "digits-mlp-reconstruction-psnr")
     assert cell(by_observation, "fedavg", "floor_psnr").mean == pytest.approx(10.5)
     assert by_observation.columns[-1].title == "floor, dB"
@@ -156,16 +157,16 @@ def test_a_seed_that_failed_or_is_missing_spoils_its_column_and_the_worst(harm):
     by_observation = found(records, AREA)
     assert cell(by_observation, "ffl", "pair-sum").text == "1 of 2 incomplete"
     assert cell(by_observation, "ffl", "worst").text == "1 of 6 incomplete"
-    assert cell(by_observation, "ffl", "own").mean is not None
-    assert cell(by_observation, "fedavg", "own").mean is not None
+    assert cell(by_observation, "ffl", "submission").mean is not None
+    assert cell(by_observation, "fedavg", "submission").mean is not None
     under = found(records, "digits-mlp-membership-loss-difference")
     assert cell(under, "pair-sum, ffl", "auc").text == ("1 of 2 failed" if harm else "1 of 2 missing")
 
 
 def test_an_observation_that_failed_everywhere_keeps_its_column_and_spoils_the_worst():
-    label = {"measure": "membership (target = colluding)"}
+    label = {"measure": "membership (observation = colluding-participant)"}
     by_observation = found(changed(INFERRED, failed, **label), AREA)
-    assert cell(by_observation, "ffl", "colluding").text == "2 of 2 incomplete"
+    assert cell(by_observation, "ffl", "colluding-participant").text == "2 of 2 incomplete"
     assert cell(by_observation, "ffl", "worst").mean is None
 
 

@@ -78,8 +78,7 @@ def of_strategies(figures, attack="gaussian-noise", defense="ffl"):
     return [
         robust(
             *(attack, defense, seed, value),
-            labels={"defense": f"{defense}, strategy {number}"},
-            parameters={"attack": {"strategy": number}},
+            deviation={"strategy": number},
         )
         for number, values in figures.items()
         for seed, value in enumerate(values)
@@ -89,7 +88,7 @@ def of_strategies(figures, attack="gaussian-noise", defense="ffl"):
 FIGURES = {1: (0.9, 0.2), 2: (0.3, 0.8)}
 
 
-def test_each_seed_counts_with_its_worst_strategy():
+def test_each_seed_counts_with_its_worst_deviation():
     clean = [robust(defense=name, seed=seed) for name in ("fedavg", "ffl") for seed in (0, 1)]
     records = [*clean, *of_strategies(FIGURES)]
     assert cell(summary(records), "ffl", "worst_accuracy").mean == pytest.approx((0.3 + 0.2) / 2)

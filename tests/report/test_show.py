@@ -36,11 +36,17 @@ def test_a_curve_in_text():
 
 
 def test_a_record_shows_configuration_metrics_facts_curve_and_command(kept):
-    made = robust("gaussian-noise", "median", 3, parameters={"defense": {"f": 2}})
+    made = robust("gaussian-noise", "trimmed-mean", 3, parameters={"defense": {"f": 2}})
     file = kept(made)
     text = show(file)
-    assert text.startswith("digits-mlp · robustness · gaussian-noise · median · seed 3\n")
-    for part in ("measure: robustness", "  f = 2", "  accuracy: 0.9000", "  targeted: False", "accuracy over rounds\n"):
+    assert text.startswith("digits-mlp · robustness · gaussian-noise · trimmed-mean · seed 3\n")
+    for part in (
+        "measure: robustness",
+        "rule: trimmed-mean\n  f = 2",
+        "  accuracy: 0.9000",
+        "  targeted: False",
+        "accuracy over rounds\n",
+    ):
         assert part in text
     assert f"fflbench run {file} --force" in text
 

@@ -85,7 +85,7 @@ def test_other_varied_parameters_name_rows():
     ]
     (sweep,) = (each for each in board("own", records).tables if each.name.endswith("-auc"))
     assert [row.label for row in sweep.rows] == ["fedavg (control = False)", "fedavg (control = True)"]
-    assert sweep.title == "digits-mlp, membership, loss-difference, own: AUC by members"
+    assert sweep.title == "digits-mlp, membership, loss-difference, submission: AUC by members"
 
 
 def test_a_single_value_is_no_sweep():

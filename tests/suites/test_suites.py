@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from fflbench import registry
 from fflbench.errors import FflbenchError, SuiteError
-from fflbench.registry import Kind
+from fflbench.federation import Transport
+from fflbench.records.parts import defense_name
+from fflbench.registry import CHAINED, Kind, transport
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse, read
 
@@ -48,15 +50,21 @@ def test_a_suite_is_a_grid():
     assert last["measure"] == {"name": "robustness", "parameters": {}}
     assert last["attack"] == {
         "name": "gaussian-noise",
-        "parameters": {"strategy": 1, "avoid_each_other": False, "lone_sender": False, "share": 0.2, "sigma": 0.1},
+        "parameters": {"share": 0.2, "sigma": 0.1},
     }
-    assert last["defense"] == {"name": "multi-krum", "parameters": {"f": 3, "m": None}}
+    assert last["defense"] == {
+        "transport": {"name": "plain", "parameters": {}},
+        "preaggregations": [],
+        "rule": {"name": "multi-krum", "parameters": {"f": 3, "m": None}},
+    }
     assert last["seed"] == 1
 
 
 def test_a_rule_may_appear_twice_under_a_label():
     text = GOOD.replace('"krum-3"]', '"krum-3", "multi-krum"]')
-    names = [(cell.labels["defense"], cell.configuration["defense"]["parameters"].get("f")) for cell in cells(text)]
+    names = [
+        (cell.labels["defense"], cell.configuration["defense"]["rule"]["parameters"].get("f")) for cell in cells(text)
+    ]
     assert ("krum-3", 3) in names
     assert ("multi-krum", "20%") in names
 
@@ -99,34 +107,12 @@ def test_a_sweep_is_no_part_of_the_cell_id():
     assert not single[-1].sweep
 
 
-def test_strategies_are_no_sweep_and_stay_in_the_label_of_one():
-    text = GOOD.replace("sigma = 0.1", "strategy = [1, 2]").replace('"krum-3"]', '"krum-3", "ffl"]')
-    found = cells(text + "[defense.ffl]\nalpha = [0.4, 0.6]")
-    assert not any("attack" in cell.sweep for cell in found)
-    labels = {cell.sweep["defense"]["label"] for cell in found if "defense" in cell.sweep}
-    assert labels == {"ffl", "ffl, strategy 1", "ffl, strategy 2"}
-
-
 def test_a_part_without_a_measure_is_of_robustness():
     part = '[[also]]\nattacks = ["dlg"]\n[also.measure]\nuse = "reconstruction"\n'
     found = cells(GOOD + part + '[[also]]\nattacks = ["label-flipping"]\n')
     assert [*dict.fromkeys(cell.labels["measure"] for cell in found)] == ["robustness", "reconstruction"]
     assert found[-1].labels["measure"] == "robustness"
     assert list(found[0].labels) == ["task", "measure", "attack", "defense"]
-
-
-def test_strategies_are_rows_of_the_defenses_that_exchange():
-    text = GOOD.replace("sigma = 0.1", "strategy = [1, 2]").replace('"krum-3"]', '"krum-3", "ffl"]')
-    found = [cell for cell in cells(text) if cell.seed == 0]
-    assert [(cell.labels["attack"], cell.labels["defense"]) for cell in found] == [
-        ("none", "fedavg"),
-        ("none", "krum-3"),
-        ("none", "ffl"),
-        ("gaussian-noise", "fedavg"),
-        ("gaussian-noise", "krum-3"),
-        ("gaussian-noise", "ffl, strategy 1"),
-        ("gaussian-noise", "ffl, strategy 2"),
-    ]
 
 
 def test_one_task_may_have_fields_of_its_own():
@@ -156,7 +142,7 @@ def test_what_is_set_from_outside_wins():
     assert len(found) == 2
     parameters = found[0].configuration["task"]["parameters"]
     assert (parameters["rounds"], parameters["partition"], found[0].seed) == (7, "shards", 5)
-    assert found[0].configuration["defense"]["parameters"]["f"] == 1
+    assert found[0].configuration["defense"]["rule"]["parameters"]["f"] == 1
 
 
 @pytest.mark.parametrize(
@@ -193,7 +179,7 @@ BAD = {
     "empty grid": (GOOD.replace('["digits-mlp"]', "[]"), "own.toml: tasks = [] should have at least 1 item"),
     "impossible f": (
         GOOD.replace("f = 3", "f = 8"),
-        'own.toml: [defense.krum-3] under none: defense "multi-krum" needs f <= n - 3',
+        'own.toml: [defense.krum-3] under none: rule "multi-krum" needs f <= n - 3',
     ),
     "unknown parameter": (
         GOOD.replace("sigma", "sgima"),
@@ -274,7 +260,7 @@ def test_absurd_numbers_are_refused_elsewhere_too(key, number):
 
 
 def test_absurd_parameters_of_every_measure_and_attack_end_in_a_sentence():
-    for kind in (Kind.MEASURE, Kind.PRIVACY_ATTACK, Kind.ATTACK, Kind.DEFENSE):
+    for kind in (Kind.MEASURE, Kind.PRIVACY_ATTACK, Kind.ATTACK, *CHAINED):
         for entry in registry.entries(kind):
             for parameter in entry.parameters:
                 # To a number with a fraction a large one is a number like any other.
@@ -332,9 +318,9 @@ def test_shipped_suites_plan(entry):
     assert found
     assert entry.title
     assert entry.summary
-    if entry.name.startswith("paper-") and not found[0].measure:
+    if entry.name.startswith("paper-") and found[0].labels["measure"] == "robustness":
         assert all(cell.configuration["task"]["parameters"]["average_last"] == 10 for cell in found)
-        assert {"ffl", "ffl, strategy 1", "ffl, strategy 2"} <= {cell.labels["defense"] for cell in found}
+        assert {cell.labels.get("deviation") for cell in found} == {None, "strategy = 1", "strategy = 2"}
 
 
 PIECES = st.sampled_from(
@@ -387,15 +373,15 @@ VALUES = st.recursive(
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
-    st.sampled_from(["tasks", "attacks", "defenses", "seeds", "overrides", "task", "attack", "defense", "title"]),
+    st.sampled_from(
+        ["tasks", "attacks", "defenses", "seeds", "overrides", "task", "attack", "defense", "deviation", "title"]
+    ),
     VALUES,
 )
 def test_no_value_of_the_wrong_kind_ends_in_a_traceback(key, value):
     with suppress(FflbenchError):
         plan(parse({**tomllib.loads(GOOD), key: value}, "own", "own.toml"))
 
-
-FULL = {"mode": "full"}
 
 MEASURED = {
     "tasks": ["digits-mlp"],
@@ -406,8 +392,8 @@ MEASURED = {
 
 
 def measurable():
-    """All defenses but the ideal one, which has no protocol."""
-    return [entry.name for entry in registry.entries(Kind.DEFENSE) if entry.name != "ideal-secagg"]
+    """All rules and named chains."""
+    return sorted(entry.name for kind in (Kind.RULE, Kind.DEFENSE) for entry in registry.entries(kind))
 
 
 def measured(**changes):
@@ -427,31 +413,48 @@ def test_a_measure_takes_the_place_of_attacks():
 
 
 def test_a_star_stands_for_every_other_defense():
-    found = measured(defenses=["median", "ffl", "ffl-mixing", "*"], defense=dict.fromkeys(("ffl", "ffl-mixing"), FULL))
+    found = measured(defenses=["median", "ffl", "nnm + median", "*"])
     names = [cell.labels["defense"] for cell in found[: len(found) // 2]]
-    assert names[:3] == ["median", "ffl", "ffl-mixing"]
-    assert sorted(names) == measurable()
+    assert names[:3] == ["median", "ffl", "nnm + median"]
+    assert sorted(names) == sorted([*measurable(), "nnm + median"])
 
 
 def test_a_star_leaves_out_what_stands_under_a_label_and_takes_tables():
-    tables = {"ffl": FULL, "ffl-mixing": FULL, "mid": {"use": "median"}}
-    found = measured(defenses=["mid", "*"], defense=tables, measure={"use": "runtime"})
-    names = [cell.configuration["defense"]["name"] for cell in found]
+    tables = {"krum": {"f": 1}, "mid": {"use": "median"}, "whole": {"use": "fragment-exchange + reputation"}}
+    found = measured(defenses=["mid", "whole", "*"], defense=tables, measure={"use": "runtime"})
+    names = [defense_name(cell.configuration["defense"]) for cell in found]
     assert sorted(names) == measurable()
-    assert found[0].labels["defense"] == "mid"
+    assert [cell.labels["defense"] for cell in found[:2]] == ["mid", "whole"]
+    (krum,) = (cell for cell in found if cell.labels["defense"] == "krum")
+    assert krum.configuration["defense"]["rule"]["parameters"]["f"] == 1
+
+
+def test_a_star_leaves_out_chains_that_show_a_sum_or_need_what_is_not_installed(own_registry):
+    @transport("lacking", title="Lacking")
+    class Lacking(Transport):
+        """Needs a package that nobody has."""
+
+        @staticmethod
+        def missing():
+            return "lacking needs nothing-of-the-kind"
+
+    registry.chain("lacking-median", "lacking + median", title="Lacking")
+    registry.chain("hidden", "ideal-secagg + fedavg", title="Hidden")
+    names = {cell.labels["defense"] for cell in measured(defenses=["*"])}
+    assert names == set(measurable()) - {"lacking-median", "hidden"}
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"attacks": ["none"]}, 'measure "runtime" has no attacks'),
+        ({"attacks": ["none"]}, 'measure "runtime" runs no attacks: leave them out'),
         ({"measure": {"use": "reconstruction"}}, 'measure "reconstruction" needs attacks'),
         ({"measure": {}}, 'measure "robustness" needs attacks'),
         ({"measure": {"use": "*"}}, r'\[measure\]: measure "\*" is not registered'),
         ({"tasks": ["*"]}, r'task "\*" is not registered'),
         (
-            {"measure": {"use": "runtime", "updates": 3}, "defenses": ["ffl"], "defense": {"ffl": FULL}},
-            "an even number",
+            {"measure": {"use": "runtime", "updates": 3}, "defenses": ["ffl"]},
+            "a multiple of 2",
         ),
         ({"measure": {"use": "runtme"}}, r'\[measure\]: measure "runtme" is not registered; did you mean "runtime"'),
         ({"measure": {"use": 3}}, r"\[measure\]: use must be the name of a measure"),
@@ -460,7 +463,10 @@ def test_a_star_leaves_out_what_stands_under_a_label_and_takes_tables():
             {"measure": {"use": "runtime", "update": 3}},
             r'\[measure\]: .* no parameter "update"; did you mean "updates"',
         ),
-        ({"defenses": ["ffl"]}, r"\[defense.ffl\]: its cost cannot be measured as it is set: that leaves out keys"),
+        (
+            {"defenses": ["ffl"], "defense": {"ffl": {"mode": "fast"}}},
+            r"\[defense.ffl\]: its cost cannot be measured as it is set: that leaves out keys",
+        ),
         (
             {"defenses": ["multi-krum"], "measure": {"use": "runtime", "updates": 2}},
             r"\[defense.multi-krum\]: .* needs",
@@ -474,7 +480,7 @@ def test_a_measure_that_makes_no_sense_is_told(changes, sentence):
 
 def test_the_papers_cost_suites_hold_what_its_tables_do():
     runtime = plan(read("paper-runtime"))
-    assert len(runtime) == 4 * 3 * len(measurable())
+    assert len(runtime) == 4 * 3 * (len(measurable()) + 1)
     communication = plan(read("paper-communication"))
     assert [str(cell) for cell in communication] == [
         f"{task} · communication · {defense} · seed 0"
@@ -494,7 +500,7 @@ defenses = ["fedavg", "ffl"]
 steps = 9
 [also.measure]
 use = "reconstruction"
-target = ["own", "pair-sum"]
+observation = ["submission", "pair-sum"]
 
 [[also]]
 attacks = ["label-flipping"]
@@ -514,7 +520,7 @@ def test_a_suite_may_have_several_parts():
     # What a part does not give is its suite's: tasks with their overrides, defenses with their tables, seeds.
     assert {cell.labels["defense"] for cell in flipped} == {"fedavg", "krum-3"}
     assert all(cell.configuration["task"]["parameters"]["rounds"] == 3 for cell in flipped)
-    assert flipped[-1].configuration["defense"]["parameters"]["f"] == 3
+    assert flipped[-1].configuration["defense"]["rule"]["parameters"]["f"] == 3
 
 
 def test_seeds_from_outside_are_those_of_every_part_that_has_none_of_its_own():

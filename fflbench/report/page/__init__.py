@@ -7,16 +7,18 @@ the template escapes them, and data for the script is JSON that no tag can end.
 import base64
 import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fflbench import registry
+from fflbench import parameters, registry
+from fflbench.federation.chain import PLAIN
+from fflbench.parameters import Parameter
+from fflbench.records.parts import parts_of
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report.commands import Commands, plugin_options
-from fflbench.report.groups import defense_of, measure_of
+from fflbench.report.groups import expanded, measure_of
 from fflbench.report.picture import Picture
 from fflbench.report.table import Board, Cell, Column, Row, Table
 from fflbench.texts import slug
@@ -28,13 +30,6 @@ EMBEDDED = 500
 """Records up to which all of each is in the page; beyond, commands show them."""
 POINTS = 30
 """Of a history, at most."""
-STRATEGIES = (
-    "strategy",
-    "What attackers do where fragments are exchanged: 1 mix as agreed, 2 submit all poison instead, 3 give poison and "
-    "submit clean.",
-    "",
-)
-_STRATEGY = re.compile(r", strategy \d+$")
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -117,23 +112,37 @@ def _short(number: int) -> str:
 
 
 def _defenses(records: Sequence[Record]) -> list[str]:
-    """What suites call them, however attackers behave in an exchange."""
-    return sorted({defense_of(record) for record in records})
+    """What suites call them, however participants deviate."""
+    return sorted({record.labels["defense"] for record in expanded(records)})
 
 
 def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     """What the names on the page stand for, as far as their plugins are here to tell."""
     found: dict[str, tuple[str, str, str, str]] = {}
     for record in records:
-        for kind in (Kind.DEFENSE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.MEASURE, Kind.TASK):
-            chosen = record.configuration.get(kind)
-            label = defense_of(record) if kind is Kind.DEFENSE else record.labels.get(kind, "")
-            entry = registry.find(kind, chosen["name"]) if chosen and label not in found else None
-            if entry:
+        for label, kind, name in _named(record):
+            if label not in found and (entry := registry.find(kind, name)):
                 found[label] = (label, entry.title, entry.summary, entry.citation)
-    if any("strategy" in record.labels["defense"] for record in records):
-        found["strategy"] = ("strategy", *STRATEGIES)
+        for parameter in _deviations(record):
+            found.setdefault(parameter.name, (parameter.name, parameter.name, f"{parameter.meaning}.", ""))
     return sorted(found.values())
+
+
+def _named(record: Record) -> Iterator[tuple[str, Kind, str]]:
+    """Yield the labels of a record's parts with their kinds and names; those of a chain without label by name."""
+    defense, whole = record.labels["defense"], "rule" in record.configuration["defense"]
+    yield defense, Kind.DEFENSE, record.defense
+    for part in parts_of(record.configuration):
+        if part.name != PLAIN:
+            alone = whole and part.name == record.defense
+            yield defense if alone else record.labels.get(part.kind, part.name), part.kind, part.name
+
+
+def _deviations(record: Record) -> Sequence[Parameter]:
+    """Parameters of a record's deviation, where its transport is here to tell what they mean."""
+    chosen = record.configuration.get("deviation")
+    entry = registry.find(Kind.TRANSPORT, chosen["name"]) if chosen else None
+    return parameters.of_dataclass(entry.target.deviation) if entry and entry.target.deviation else ()
 
 
 def _table(table: Table, places: Mapping[str, int]) -> dict[str, Any]:
@@ -152,7 +161,7 @@ def _row(row: Row, table: Table, places: Mapping[str, int]) -> dict[str, Any]:
     flags = table.flags
     return {
         "label": row.label,
-        "defense": _STRATEGY.sub("", row.defense),
+        "defense": row.defense,
         "flags": [flags.index(flag) + 1 for flag in row.flags],
         "cells": [_cell(cell, column, places) for cell, column in zip(row.cells, table.columns, strict=True)],
     }

@@ -99,7 +99,8 @@ def their_records(rng: Random) -> list[Made]:
     found = []
     for record in rng.sample([record for record in on_board() if record.tree["labels"]["defense"] == "fedavg"], 2):
         tree = record.tree
-        tree["configuration"]["defense"]["name"] = tree["labels"]["defense"] = ENTRY["name"]
+        *_, last = tree["configuration"]["defense"].values()
+        last["name"] = tree["labels"]["defense"] = ENTRY["name"]
         tree["id"] = identify(tree["configuration"])
         found.append(Made(tree["id"], record.measure, json.dumps(tree).encode(), record.packed).sealed)
     return found

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Callable, Literal, Optional
 import numpy as np
 from fflbench.errors import ParameterError
-from fflbench.federation import Attack, Defense
+from fflbench.federation import Attack, Rule, Transport
 from fflbench.measures import Measure
 from fflbench.privacy.attack import PrivacyAttack
-from fflbench.registry import attack, defense, measure, privacy_attack, task
+from fflbench.privacy.observation import Observation
+from fflbench.registry import attack, chain, measure, observation, preaggregation, privacy_attack, rule, task, transport
 from fflbench.tasks import Task
 
 class Odd:
@@ -27,14 +28,20 @@ class Base(Exception):
 '''
 
 DECORATORS = {
-    "defense": "@defense({name!r}, title={title!r}{extra})",
+    "rule": "@rule({name!r}, title={title!r}{extra})",
+    "preaggregation": "@preaggregation({name!r}, title={title!r}{extra})",
+    "transport": "@transport({name!r}, title={title!r}{extra})",
+    "observation": "@observation({name!r}, title={title!r}, knows={knows}{extra})",
     "attack": "@attack({name!r}, title={title!r}, knows={knows}{extra})",
     "privacy-attack": "@privacy_attack({name!r}, title={title!r}, knows={knows}{extra})",
     "task": "@task({name!r}, title={title!r}{extra})",
     "measure": "@measure({name!r}, title={title!r}{extra})",
 }
 BASES = {
-    "defense": "Defense",
+    "rule": "Rule",
+    "preaggregation": "object",
+    "transport": "Transport",
+    "observation": "Observation",
     "attack": "Attack",
     "privacy-attack": "PrivacyAttack",
     "task": "Task",
@@ -48,7 +55,9 @@ OTHER_BASES = (
     "(Exception)",
     "(type)",
     "(Attack)",
-    "(Defense)",
+    "(Rule)",
+    "(Transport)",
+    "(Observation)",
     "(Task)",
     "(Measure)",
 )
@@ -104,8 +113,19 @@ BODIES = (
     "def validate(self): pass",
     "share = 2.0",
     "share = 'much'",
-    "strategy = 9",
-    "exchanges = 'yes'",
+    "rows = 'sum'",
+    "rows = 3",
+    "multiple = 0",
+    "deviation = 3",
+    "deviation = Odd",
+    "needs_participants = 'yes'",
+    "adaptive = Odd()",
+    "servers = 3",
+    "def begin(self, *given): raise KeyError('x')",
+    "def flags(self): return 3",
+    "def assumed(self, selected, n): return 'many'",
+    "def applies(self, transport): raise KeyError('x')",
+    "def applies(self, transport): return Odd()",
     "def count(self, participants): return 'many'",
     "def count(self, participants): return 10**9",
     "knows = 3",
@@ -170,12 +190,20 @@ WHOLE = (
     "os.chdir('/')",
     "import warnings; warnings.warn('\\x1b[31mred')",
     "sys.path.clear()",
-    "defense('again', title='x')(defense('again', title='x')(lambda updates: updates.mean(0)))",
-    "defense('fedavg', title='x')(lambda updates: updates.mean(0))",
-    "for i in range(3): defense(f'many-{i}', title='x')(lambda updates: updates.mean(0))",
-    "defense('a-class', title='x')(int)",
-    "defense('a-number', title='x')(3)",
-    "defense('a-builtin', title='x')(len)",
+    "rule('again', title='x')(rule('again', title='x')(lambda updates: updates.mean(0)))",
+    "rule('fedavg', title='x')(lambda updates: updates.mean(0))",
+    "preaggregation('fedavg', title='x')(lambda updates: np.eye(len(updates)))",
+    "for i in range(3): rule(f'many-{i}', title='x')(lambda updates: updates.mean(0))",
+    "rule('a-class', title='x')(int)",
+    "rule('a-number', title='x')(3)",
+    "rule('a-builtin', title='x')(len)",
+    "chain('odd-one', 'nnm + median', title='x')",
+    "chain('odd-one', 'odd-one', title='x')",
+    "chain('odd-one', 'odd + median', title='x'); chain('odd', 'odd-one', title='x')",
+    "chain('odd-one', 'median + nnm', title='x')",
+    "chain('odd-one', '', title='x')",
+    "chain('odd-one', 3, title='x')",
+    "chain('odd-one', 'median', title='x', summary='\\x1b[31mred')",
     "attack('no-class', title='x', knows=[])(lambda: 1)",
     "task('no-class', title='x')(None)",
 )
@@ -187,6 +215,9 @@ FUNCTIONS = (
     "def {function}(updates, f): return updates.mean(0)",
     "def {function}(updates, **more): return 1",
     "def {function}(updates, weights, rng, columns, participants): return updates.mean(0)",
+    "def {function}(updates, norms, distances, model, scale): return np.eye(len(updates))",
+    "def {function}(updates): return np.ones((2, len(updates)))",
+    "def {function}(updates): raise KeyError('x')",
     "def {function}(updates, a: {annotation} = {default}): return updates.mean(0)",
     "async def {function}(updates): return 1",
     "def {function}(updates, /): return 1",
@@ -195,13 +226,25 @@ FUNCTIONS = (
 NAMES = ("odd-one", "odd-one", "odd-one", "odd", "fedavg", "Odd One", "", "-", "a--b", "é", "n" * 300, "1", "*")
 EXTRA = (
     ", version=2", ", version='x'", ", version=-1", ", version=None", ", citation='\\x1b[31mred'", ", citation=3",
-    ", nothing=1",
+    ", nothing=1", ", linear=True", ", participants='yes'", ", regroups=True", ", regroups=3",
 )  # fmt: skip
 TOLERATES = ("f < n/2", "f", "n", "f < 0", "f <", "__import__('os')", "f < n/0", "\\x1b[31m", "f < 10**10**10")
 KNOWS = ("[]", "['own data']", "['everything']", "3", "'own data'", "[3]", "None", "['defense', 'defense']")
 KINDS = tuple(DECORATORS)
+FUNCTIONAL = {"rule": 0.4, "preaggregation": 0.9}
+"""Kinds that functions may be of, and how often they are here."""
+METHODS = {
+    "rule": "def aggregate(self, view, rng): return view.rows.mean(0)",
+    "transport": "def transmit(self, upload): return self.submitted(upload)",
+    "observation": "def observe(self, coalition): return []",
+}
 SUITES = {
-    "defense": 'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["{name}"]\nseeds = [0]\n',
+    "rule": 'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["{name}"]\nseeds = [0]\n',
+    "preaggregation": 'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["{name} + median"]\nseeds = [0]\n',
+    "transport": 'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["{name} + nnm + median"]\nseeds = [0]\n'
+    '[deviation."{name}"]\na = 1\n',
+    "observation": 'tasks = ["digits-mlp"]\nattacks = ["dlg"]\ndefenses = ["fedavg", "ffl"]\nseeds = [0]\n[measure]\n'
+    'use = "reconstruction"\nobservation = "{name}"\n',
     "attack": 'tasks = ["digits-mlp"]\nattacks = ["{name}"]\ndefenses = ["fedavg"]\nseeds = [0]\n',
     "task": 'tasks = ["{name}"]\nattacks = ["none"]\ndefenses = ["fedavg"]\nseeds = [0]\n',
     "privacy-attack": 'tasks = ["digits-mlp"]\nattacks = ["{name}"]\ndefenses = ["fedavg"]\nseeds = [0]\n[measure]\n'
@@ -225,14 +268,14 @@ def source(rng: Random, kind: str, name: str) -> str:
     title = "Odd" if rng.random() < 0.7 else _text(rng)
     extra = rng.choice(EXTRA) if rng.random() < 0.2 else ""
     knows = "['own data']" if rng.random() < 0.8 else rng.choice(KNOWS)
-    if kind == "defense" and rng.random() < 0.3:
+    if kind in FUNCTIONAL and rng.random() < 0.3:
         extra += f", tolerates={rng.choice(TOLERATES)!r}"
     decorator = DECORATORS[kind].format(name=name, title=title, extra=extra, knows=knows)
     annotation, default = rng.choice(ANNOTATIONS), rng.choice(DEFAULTS)
     head = HEAD.format(doc=_doc(rng))
     if rng.random() < 0.1:
         return f"{head}\n{rng.choice(WHOLE)}\n"
-    if kind == "defense" and rng.random() < 0.4:
+    if kind in FUNCTIONAL and rng.random() < FUNCTIONAL[kind]:
         function = rng.choice(FUNCTIONS).format(function="odd", annotation=annotation, default=default or "1")
         return (
             f"{head}\n{decorator}\n{function}\n" if function.startswith(("def", "async")) else f"{head}\n{function}\n"
@@ -242,8 +285,8 @@ def source(rng: Random, kind: str, name: str) -> str:
     if rng.random() < 0.5:
         lines.append(f"    a: {annotation}{f' = {default}' if default else ''}")
     lines += [f"    {rng.choice(BODIES)}" for _ in range(rng.choice((0, 1, 1, 2)))]
-    if kind == "defense" and rng.random() < 0.7:
-        lines.append("    def aggregate(self, view): return view.updates.mean(0)")
+    if kind in METHODS and rng.random() < 0.7:
+        lines.append(f"    {METHODS[kind]}")
     return "\n".join(lines) + "\n"
 
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import numpy as np
 
-from fflbench.registry import defense
+from fflbench.registry import rule
 from fflbench.types import Matrix, Vector
 
 
-@defense("stranger", title="Stranger's rule")
+@rule("stranger", title="Stranger's rule")
 def stranger(updates: Matrix, step: Annotated[float, "how far the model moves"] = 0.0) -> Vector:
     """Move every coordinate by the same step, whatever was sent."""
     return np.full(updates.shape[1], step, np.float32)

@@ -1,0 +1,1 @@
+"""Pre-aggregations: recombinations of the server's rows before a rule sees them."""

@@ -1,0 +1,14 @@
+"""Federated averaging. McMahan et al., Communication-efficient learning of deep networks, AISTATS 2017."""
+
+from fflbench.kernels import weighted_mean
+from fflbench.registry import rule
+from fflbench.types import Indices, Matrix, Vector
+
+
+@rule("fedavg", title="FedAvg", linear=True)
+def fedavg(updates: Matrix, *, weights: Indices) -> Vector:
+    r"""Average all updates, each by its number of examples: no defense at all.
+
+    $$ w = \sum_k \frac{d_k}{\sum_j d_j} x_k $$
+    """
+    return weighted_mean(updates, weights)

@@ -1,0 +1,75 @@
+"""FoolsGold. Fung et al., The limitations of federated learning in sybil settings, RAID 2020."""
+
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Gt
+
+from fflbench.federation import NoAnswerError, Rule, ServerSetting, View, require_rows
+from fflbench.kernels import gram, weighted_mean
+from fflbench.registry import rule
+from fflbench.types import Vector
+
+ROUNDING = 1e-12
+
+
+@rule("foolsgold", title="FoolsGold", participants=True)
+class FoolsGold(Rule):
+    """Weigh participants down whose last-layer updates, summed over all rounds, point the way somebody else's do.
+
+    Everybody seen so far is compared, whether or not selected in this round. Where all weights are zero there is no
+    answer. Diverse updates are taken for honest, so added noise earns full weight: that is the published behaviour.
+    """
+
+    kappa: Annotated[float, Gt(0), "confidence: how sharply the weights tell alike from different"] = 1.0
+
+    def begin(self, setting: ServerSetting) -> None:
+        super().begin(setting)
+        last = setting.columns.last_layer
+        self.memory["history"] = np.zeros((setting.participants, last.stop - last.start))
+        self.memory["seen"] = np.zeros(setting.participants, bool)
+
+    def aggregate(self, view: View, rng: np.random.Generator) -> Vector:
+        require_rows(view)
+        assert view.participants is not None
+        history, seen = self.memory["history"], self.memory["seen"]
+        history[view.participants] += view.rows[:, view.columns.last_layer]
+        seen[view.participants] = True
+        weights = np.zeros(len(seen))
+        weights[seen] = diversity(history[seen], self.kappa)
+        if not weights[view.participants].any():
+            raise NoAnswerError("every participant has weight zero")
+        return weighted_mean(view.rows, weights[view.participants])
+
+
+def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:
+    r"""The weight of each history (Algorithm 1 of the paper).
+
+    $$ v_i = \max(0, \max_{j \ne i} c_{ij}), \qquad c'_{ij} = c_{ij} \min(1, v_i / v_j), \qquad
+       \alpha_i = \frac{1 - \max_j c'_{ij}}{\max_k (1 - \max_j c'_{kj})}, \qquad
+       w_i = \kappa \left( \ln \frac{\alpha_i}{1 - \alpha_i} + \frac12 \right) $$
+
+    with $c$ the cosine, the ratio applied where $v_j > v_i$ (the honest are pardoned for resembling a sybil), and
+    $\alpha$ and $w$ kept between 0 and 1. That $v$ is never negative is not in the pseudocode but in the authors' code,
+    where nobody resembles itself; without it pardoning would turn round for whoever is opposed to everybody.
+    """
+    if len(histories) == 1:
+        return np.ones(1)
+    products = gram(histories)
+    norms = np.sqrt(products.diagonal())
+    lengths = np.outer(norms, norms)
+    cosine = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    # Weights are relative to the largest distance from 1, so rounding must not make twins differ.
+    cosine[cosine > 1 - ROUNDING] = 1
+    np.fill_diagonal(cosine, 0)
+    most = cosine.max(1)
+    pardoned = most[None, :] > most[:, None]
+    cosine *= np.divide(most[:, None], most[None, :], out=np.ones_like(cosine), where=pardoned)
+    alpha: npt.NDArray[np.float64] = np.clip(1 - cosine.max(1), 0, 1)
+    if not alpha.any():
+        return alpha
+    alpha /= alpha.max()
+    with np.errstate(divide="ignore"):
+        weights: npt.NDArray[np.float64] = np.clip(kappa * (np.log(alpha / (1 - alpha)) + 0.5), 0, 1)
+    return weights

@@ -1,0 +1,1 @@
+"""Fragment exchange: participants swap encrypted random fragments of their updates in pairs."""

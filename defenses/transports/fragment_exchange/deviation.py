@@ -1,0 +1,24 @@
+"""How attackers can depart from the fragment exchange (Jebreel et al., section on security, and docs/ffl.md)."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fflbench.federation import Deviation
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeDeviation(Deviation):
+    """Behaviour of attackers inside the exchange; they accept whoever asks, whatever the other's reputation."""
+
+    strategy: Annotated[
+        Literal[1, 2, 3], "1 exchange as agreed, 2 submit all poison instead, 3 give poison away and submit clean"
+    ] = 1
+    avoid_each_other: Annotated[bool, "attackers never exchange with attackers"] = False
+    lone_sender: Annotated[
+        bool, "an attacker who finds no partner submits its own row, under its own pad, instead of abstaining"
+    ] = False
+    abort: Annotated[bool, "attackers break off exchanges with honest participants, so that neither submits"] = False
+
+    @property
+    def needs_clean_updates(self) -> bool:
+        return self.strategy == 3

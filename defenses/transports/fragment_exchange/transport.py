@@ -1,0 +1,332 @@
+"""Fragment exchange. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE Transactions
+on Neural Networks and Learning Systems, 2022.
+
+The half of that paper that hides updates: participants pair up and swap random coordinates of their updates before the
+server sees them. A rule decides what the server does with mixed ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Ge
+
+from fflbench.crypto import pads
+from fflbench.crypto.entropy import Entropy
+from fflbench.crypto.errors import ProtocolError
+from fflbench.crypto.groups import GROUPS
+from fflbench.errors import ParameterError
+from fflbench.federation import (
+    Deviation,
+    Feedback,
+    ObservedUpdates,
+    ParticipantView,
+    Rows,
+    Setting,
+    Transcript,
+    Transport,
+    Upload,
+    View,
+)
+from fflbench.federation.messages import SERVER, FeedbackMessage, Message
+from fflbench.kernels import compact, finite_rows
+from fflbench.registry import transport
+from fflbench.types import Indices, Matrix, Vector
+
+from .deviation import ExchangeDeviation
+from .messages import Submission
+from .parties import Acceptor, Initiator, Server, exchange_fragments, swap_in_place
+
+M = TypeVar("M", bound=Message)
+Flags = npt.NDArray[np.bool_]
+
+
+@transport("fragment-exchange", title="Fragment exchange", version=2)
+class FragmentExchange(Transport):
+    """Pair participants at random, and let the server see mixed updates only.
+
+    A participant scales its change by its number of examples over a public figure, the mean, since the server cannot
+    weigh people whose coordinates it cannot tell apart. It exchanges only with those of whom feedback gave it a good
+    opinion. Who finds no partner abstains.
+    """
+
+    rows: ClassVar[Rows] = "mixture"
+    deviation: ClassVar[type[Deviation] | None] = ExchangeDeviation
+    multiple: ClassVar[int] = 2
+
+    mode: Annotated[
+        Literal["fast", "full"], "swap the same coordinates without keys, or send and open every message for real"
+    ] = "fast"
+    group: Annotated[Literal["ffdhe2048", "rfc5114"], "where partners agree on a secret; the second is the paper's"] = (
+        "ffdhe2048"
+    )
+    weighting: Annotated[
+        Literal["examples", "equal"],
+        "scale each change by its sender's number of examples, or let everyone count alike",
+    ] = "examples"
+    acceptance: Annotated[
+        Literal["settled", "literal"], "ask whoever is at the first quartile or above, or strictly above it"
+    ] = "settled"
+    normalise: Annotated[
+        Literal["trust", "literal"], "scale changes, or whole models, as line 18 of the paper's Protocol 1 needs"
+    ] = "trust"
+    warmup: Annotated[int, Ge(0), "first rounds in which everybody accepts everybody"] = 0
+
+    @property
+    def leaves_out(self) -> str:
+        return "" if self.mode == "full" else 'keys, pads and messages (set mode = "full")'
+
+    def validate(self, per_round: int) -> None:
+        super().validate(per_round)
+        if per_round < 2:
+            raise ParameterError(f"an exchange takes two: per_round = {per_round} leaves nobody to exchange with")
+
+    def begin(self, setting: Setting, entropy: Entropy) -> None:
+        super().begin(setting, entropy)
+        self.memory["local"] = np.zeros((setting.participants, setting.participants))
+        self.reference = float(self.counts(np.arange(setting.participants)).mean())
+        self.server = Server(entropy) if self.mode == "full" else None
+        self.partner: dict[int, int] = {}
+
+    def transmit(self, upload: Upload) -> Transcript:
+        deviation = upload.deviation or ExchangeDeviation()
+        selected, attackers, transcript = upload.participants, upload.attackers, Transcript(upload.round)
+        pairs = self._pair(upload.round, selected, attackers, deviation.avoid_each_other)
+        paired = np.zeros(len(selected), bool)
+        paired[np.array(pairs, int).ravel()] = True
+        lone = attackers & ~paired if deviation.lone_sender else np.zeros(len(selected), bool)
+        whole = self._whole(upload, lone, attackers & paired, deviation)
+        # Scaled and mixed in place: what was handed in is not needed again, and another matrix may not fit.
+        rows = self._scale(upload.rows, selected, upload.model)
+        self.watched(transcript, upload)
+        finite = finite_rows(rows)
+        transcript.facts["faults"] = []
+        arrived = np.zeros(len(selected), bool)
+        for pair in pairs:
+            if deviation.abort and attackers[list(pair)].sum() == 1:
+                transcript.facts["faults"].append("between partners: broken off")
+                continue
+            exchange = self._exchange if self.mode == "full" else self._swap
+            arrived[list(pair)] = exchange(transcript, selected, rows, pair, whole)
+        for place in np.flatnonzero(lone).tolist():
+            arrived[place] = self._submit_alone(transcript, int(selected[place]), whole[place], rows[place])
+        self._tell(transcript, selected, pairs, lone, arrived, finite, rows)
+        transcript.views["server"] = self._view(upload, rows, arrived, all_finite=bool(finite.all()) and not whole)
+        return transcript
+
+    def deliver(self, transcript: Transcript, feedback: Feedback) -> None:
+        """Let participants change their local reputation of this round's partner by the feedback that they are sent."""
+        for who, value in feedback.items():
+            message = FeedbackMessage.of(transcript.round, who, value)
+            try:
+                if self.mode == "full":
+                    message = FeedbackMessage.from_bytes(self._send(transcript, message).to_bytes())
+                if message.round != transcript.round:
+                    raise ProtocolError("feedback of another round")
+                difference = message.value
+            except ProtocolError as error:
+                transcript.facts["faults"].append(f"in feedback: {error}")
+                continue
+            partner = self.partner.get(message.receiver)
+            if partner is not None:
+                self.memory["local"][message.receiver, partner] += difference
+        if self.mode == "full":
+            transcript.facts["bytes"] = transcript.ledger.by_kind()
+
+    @classmethod
+    def collude(cls, view: View, who: int, own: ParticipantView, people: Sequence[int]) -> list[ObservedUpdates]:
+        """Return the partner's update; where both of a pair are asked, the first tells."""
+        assert view.participants is not None
+        sent: dict[int, Vector] = dict(zip(view.participants.tolist(), view.rows, strict=True))
+        partner = own.extra.get("partner", who)
+        if partner <= who or who not in sent or partner not in sent:
+            return []
+        # Coordinates that are not its own came from its partner, who has its own in their place.
+        kept: Flags = sent[who].view(np.uint32) == own.update.view(np.uint32)
+        exposed: Vector = np.where(kept, sent[partner], sent[who])
+        return [ObservedUpdates((exposed,), (partner,))]
+
+    def summary(self, history: Sequence[Mapping[str, Any]], attackers: Indices) -> dict[str, Any]:
+        framed = [who for told in history for who in told["framed"] if who not in attackers]
+        return {
+            "share_of_abstentions": sum(len(told["abstained"]) for told in history)
+            / sum(told["selected"] for told in history),
+            "faults": sum(len(told["faults"]) for told in history),
+            "lone_submissions": sum(len(told["lone"]) for told in history),
+            "framed_rows": len(framed),
+            "share_of_honest_framed": len(set(framed)) / max(self.setting.participants - len(attackers), 1),
+        }
+
+    def counts(self, who: Indices) -> npt.NDArray[np.float64]:
+        """Return for how many examples each participant counts."""
+        return self.setting.sizes[who].astype(np.float64) if self.weighting == "examples" else np.ones(len(who))
+
+    def accepts(self, round: int, asked: int, asking: int, *, first: bool) -> bool:
+        """Whether a participant exchanges with another; `first` says whether it is the one who asks.
+
+        The other must be at or above the first quartile of one's own local reputations, own entry left out.
+        """
+        if round < self.warmup:
+            return True
+        local = self.memory["local"][asked]
+        quartile = np.quantile(np.delete(local, asked), 0.25)
+        strictly = first and self.acceptance == "literal"
+        return bool(local[asking] > quartile if strictly else local[asking] >= quartile)
+
+    def _whole(self, upload: Upload, lone: Flags, exchanging: Flags, deviation: ExchangeDeviation) -> dict[int, Vector]:
+        """Return rows, by their places, of those who submit their own whole, whatever they exchanged."""
+        own = np.flatnonzero(lone | exchanging & (deviation.strategy != 1))
+        who, rows = upload.participants[own], upload.rows[own]
+        if deviation.strategy == 3 and len(own):
+            assert upload.clean is not None
+            rows = upload.clean(who).copy()
+        return dict(zip(own.tolist(), self._scale(rows, who, upload.model), strict=True))
+
+    def _view(self, upload: Upload, rows: Matrix, arrived: Flags, all_finite: bool) -> View:
+        who = upload.participants[arrived]
+        view = View(
+            round=upload.round,
+            model=upload.model,
+            rows=rows if arrived.all() else compact(rows, arrived),
+            weights=np.ones(len(who)),
+            columns=self.setting.columns,
+            selected=len(upload.participants),
+            participants=who,
+            sizes=self.setting.sizes[who],
+        )
+        if not all_finite:
+            view = view.without_non_finite()
+        assert view.participants is not None
+        counts = self.counts(view.participants)
+        # Turns the mean of scaled rows into a mean by examples, of those whose rows are in it.
+        return replace(view, scale=len(counts) * self.reference / float(counts.sum()) if len(counts) else 1.0)
+
+    def _tell(
+        self,
+        transcript: Transcript,
+        selected: Indices,
+        pairs: list[tuple[int, int]],
+        lone: Flags,
+        arrived: Flags,
+        finite: Flags,
+        rows: Matrix,
+    ) -> None:
+        """Enter what the history tells of the round, and what watched participants know of their partners."""
+        both_ways = [*pairs, *((other, one) for one, other in pairs)]
+        self.partner = {int(selected[one]): int(selected[other]) for one, other in both_ways}
+        for who, view in transcript.participants.items():
+            if who in self.partner:
+                transcript.views[who] = ParticipantView(
+                    view.update, view.size, view.received, {**view.extra, "partner": self.partner[who]}
+                )
+        planted = [one for one, other in both_ways if arrived[one] and finite[one] and not finite[other]]
+        transcript.facts |= {
+            "abstained": [int(who) for who in selected[~lone] if int(who) not in self.partner],
+            "lone": selected[lone].tolist(),
+            "framed": sorted(int(selected[one]) for one in planted if not np.isfinite(rows[one]).all()),
+        }
+
+    def _scale(self, rows: Matrix, who: Indices, model: Vector) -> Matrix:
+        factors = self.counts(who) / self.reference
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows *= factors.astype(np.float32)[:, None]
+            if self.normalise == "literal":
+                # d_k / d_ref times the local model, less the global one; row by row, since a second matrix may not fit.
+                for row, factor in zip(rows, factors, strict=True):
+                    row += np.float32(factor - 1) * model
+        return rows
+
+    def _pair(self, round: int, selected: Indices, attackers: Flags, avoiding: bool) -> list[tuple[int, int]]:
+        """In random order, each who is free asks random others who are free, until one agrees."""
+        rng = self.entropy.generator("pairing", round)
+        free = set(range(len(selected)))
+        pairs = []
+        for one in rng.permutation(len(selected)):
+            if one not in free:
+                continue
+            for other in rng.permutation(sorted(free - {one})):
+                if avoiding and attackers[one] and attackers[other]:
+                    continue
+                willing = attackers[one] or self.accepts(round, selected[one], selected[other], first=True)
+                agreed = attackers[other] or self.accepts(round, selected[other], selected[one], first=False)
+                if willing and agreed:
+                    pairs.append((int(one), int(other)))
+                    free -= {one, other}
+                    break
+        return pairs
+
+    def _swap(
+        self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
+    ) -> tuple[bool, bool]:
+        """Exchange without keys, pads or messages: the same coordinates change places."""
+        one, other = pair
+        secret = self.entropy.derive("fast mask")
+        mask = pads.mask(secret, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
+        swap_in_place(rows[one], rows[other], mask)
+        for place in set(pair).intersection(whole):
+            rows[place] = whole[place]
+        return True, True
+
+    def _exchange(
+        self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
+    ) -> tuple[bool, bool]:
+        """Exchange for real. A fault between partners silences both, one that only the server sees its sender."""
+        assert self.server is not None
+        (one, other), round = pair, transcript.round
+        k, j = int(selected[one]), int(selected[other])
+        public, group = self.server.public, GROUPS[self.group]
+        with transcript.timed("participants"):
+            initiator = Initiator(rows[one], k, j, round, public, self.entropy, group)
+            acceptor = Acceptor(rows[other], j, k, round, public, self.entropy, group)
+        try:
+            with transcript.timed("participants"):
+                exchange_fragments(initiator, acceptor, lambda message: self._send(transcript, message))
+        except ProtocolError as error:
+            transcript.facts["faults"].append(f"between partners: {error}")
+            return False, False
+        arrived = []
+        for place, party in ((one, initiator), (other, acceptor)):
+            if party.name in transcript.participants:
+                view = transcript.participants[party.name]
+                received, extra = tuple(party.transcript), {"mask": party.mask}
+                transcript.views[party.name] = ParticipantView(view.update, view.size, received, extra)
+            if place in whole:
+                arrived.append(self._submit_alone(transcript, party.name, whole[place], rows[place]))
+            else:
+                arrived.append(self._submit(transcript, party.submission(), rows[place]))
+        return arrived[0], arrived[1]
+
+    def _submit(self, transcript: Transcript, submission: Submission, out: Vector) -> bool:
+        """Send a submission to the server, which opens it into a row; return whether that worked."""
+        assert self.server is not None
+        self._send(transcript, submission)
+        try:
+            with transcript.timed("server"):
+                self.server.open(submission, submission.round, submission.sender, out)
+        except ProtocolError as error:
+            transcript.facts["faults"].append(f"at the server: {error}")
+            return False
+        return True
+
+    def _submit_alone(self, transcript: Transcript, name: int, row: Vector, out: Vector) -> bool:
+        """Submit a row that was not mixed."""
+        if self.mode == "full":
+            return self._submit(transcript, self._alone(transcript.round, name, row), out)
+        out[:] = row
+        return True
+
+    def _alone(self, round: int, name: int, row: Vector) -> Submission:
+        """Return an attacker's submission of a row that was not mixed, under a pad of its own."""
+        assert self.server is not None
+        seed = self.entropy.bytes(pads.SEED_BYTES, "seed of a lone pad", round, name)
+        encrypted = np.empty(len(row), np.uint32)
+        pads.add_pad(row.view(np.uint32), pads.pad_key(seed, "r", round), encrypted)
+        sealed = self.server.public.seal(seed, self.entropy, round, "lone", name)
+        return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
+
+    def _send(self, transcript: Transcript, message: M, /) -> M:
+        """Enter a message into the ledger, as it is sent."""
+        transcript.ledger.enter(message)
+        return message

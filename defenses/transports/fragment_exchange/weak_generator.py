@@ -1,0 +1,35 @@
+"""Solve the generator of the pads, from the half of them that the exchange shows a partner.
+
+Why FFL's pads must come from a cipher: its own attack, after the recurrence of Matsumoto and Nishimura (Mersenne
+Twister, ACM TOMACS 1998).
+"""
+
+import numpy as np
+
+from fflbench.registry import privacy_attack
+
+from .mersenne_twister import solve
+from .partner import Heard, PartnerAttack, Unmasked
+
+
+@privacy_attack("weak-generator", title="Weak generator", knows=["a participant's view"])
+class WeakGenerator(PartnerAttack):
+    r"""Solve for a Mersenne Twister behind both pads, and take them off.
+
+    `whole ^ kept` is the swapped half of the update under $r$, and so $r$ itself where nothing is swapped; `kept` is
+    the other half under $\rho$, and $\rho$ itself where the swapped half was. Half of either pad is known, then.
+    """
+
+    def unmask(self, heard: Heard) -> Unmasked:
+        swapped = heard.mask == 1
+        words, sure = np.zeros_like(heard.whole), np.zeros(len(heard.whole), bool)
+        for padded, hidden in ((heard.whole ^ heard.kept, swapped), (heard.kept, ~swapped)):
+            solved = solve(padded, ~hidden)
+            if solved is None:
+                # No twister's: there is nothing to take off.
+                words[hidden] = padded[hidden]
+                continue
+            pad, known = solved
+            words[hidden] = (padded ^ pad)[hidden]
+            sure[hidden] = known[hidden]
+        return Unmasked(words, sure)

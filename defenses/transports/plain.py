@@ -1,0 +1,12 @@
+"""Plain federated learning: everybody sends its update to the server as it is (McMahan et al., AISTATS 2017)."""
+
+from fflbench.federation import Transcript, Transport, Upload
+from fflbench.registry import transport
+
+
+@transport("plain", title="Plain")
+class Plain(Transport):
+    """Send every update to the server under its sender's name."""
+
+    def transmit(self, upload: Upload) -> Transcript:
+        return self.submitted(upload)

@@ -1,0 +1,409 @@
+"""A defense is a chain: a transport, pre-aggregations, and a rule, as in "fragment-exchange + clipping + median"."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from fflbench import registry
+from fflbench.conversion import REAL
+from fflbench.crypto.entropy import Entropy
+from fflbench.errors import NotRegisteredError, ParameterError, did_you_mean
+from fflbench.federation.columns import Columns
+from fflbench.federation.messages import SERVER, GlobalModel
+from fflbench.federation.rule import FunctionRule, Geometry, NoAnswerError, Preaggregation, Rule
+from fflbench.federation.transport import Feedback, Memory, ServerSetting, Setting, Transport
+from fflbench.federation.views import Transcript, Upload, View, read_only
+from fflbench.kernels import combine
+from fflbench.parameters import Parameter, listed
+from fflbench.randomness import stream
+from fflbench.registry import CHAINED, Entry, Kind
+from fflbench.types import Indices, Matrix, Vector
+
+PLAIN, MEAN = "plain", "fedavg"
+"""Names of the transport of a chain that names none, and of the rule of a transport that stands alone."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Registered parts of a chain, in their order."""
+
+    transport: Entry
+    preaggregations: tuple[Entry, ...]
+    rule: Entry
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All parts."""
+        return self.transport, *self.preaggregations, self.rule
+
+    def __str__(self) -> str:
+        return text_of([entry.name for entry in self.entries])
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Parameters that can be set for the chain as a whole: each goes to every part that declares it."""
+        return tuple({each.name: each for entry in reversed(self.entries) for each in entry.parameters}.values())
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the configuration of every part, or raise a `ParameterError`.
+
+        `given` holds parameters for all parts that declare them and, under a part's name, a table of its own.
+        """
+        names = {entry.name for entry in self.entries}
+        own = {name: value for name, value in given.items() if name in names and isinstance(value, Mapping)}
+        common = {name: value for name, value in given.items() if name not in own}
+        known = {each.name for each in self.parameters}
+        for name in common:
+            if name not in known:
+                tables = [f"{entry.name}.PARAMETER" for entry in self.entries if entry.parameters]
+                accepted = ", ".join([*listed(self.parameters), *(tables if len(tables) > 1 else ())])
+                valid = f"valid: {accepted}" if accepted else "it takes no parameters"
+                if name in names:
+                    raise ParameterError(f'defense "{self}": {name} must be a table of its parameters ({valid})')
+                hint = did_you_mean(name, [*known, *names])
+                raise ParameterError(f'defense "{self}" has no parameter "{name}"{hint} ({valid})')
+
+        def part(entry: Entry) -> dict[str, Any]:
+            declared = {each.name for each in entry.parameters}
+            shared = {name: value for name, value in common.items() if name in declared}
+            return {"name": entry.name, "parameters": entry.check({**shared, **own.get(entry.name, {})})}
+
+        return {
+            "transport": part(self.transport),
+            "preaggregations": [part(entry) for entry in self.preaggregations],
+            "rule": part(self.rule),
+        }
+
+
+def text_of(names: Sequence[str]) -> str:
+    """Return the text of a chain, transport first: without the plain transport, or the mean where it goes unsaid."""
+    if names[0] == PLAIN:
+        return " + ".join(names[1:] or names)
+    return " + ".join(names[:1] if names[1:] == [MEAN] else names)
+
+
+def parse(text: str) -> Parts:
+    """Return the parts of a chain such as "nnm + trimmed-mean", or raise an error that says why it cannot be one."""
+    entries = list(_expanded(text))
+    kinds = [entry.kind for entry in entries]
+    transport = entries.pop(0) if kinds[0] is Kind.TRANSPORT else registry.get(Kind.TRANSPORT, PLAIN)
+    # A transport alone leaves the mean, since that is all that some of them can compute.
+    if not entries:
+        entries = [registry.get(Kind.RULE, MEAN)]
+    *middle, last = entries
+    if last.kind is not Kind.RULE:
+        raise ParameterError(f'"{text}" must end with a rule, and {last} is none (fflbench list rules)')
+    for entry in middle:
+        if entry.kind is not Kind.PREAGGREGATION:
+            where = "first" if entry.kind is Kind.TRANSPORT else "last"
+            raise ParameterError(f'"{text}": {entry} must stand {where}')
+    twice = {entry.name for entry in middle if middle.count(entry) > 1}
+    if twice:
+        raise ParameterError(f'"{text}" names {", ".join(sorted(twice))} twice')
+    parts = Parts(transport, tuple(middle), last)
+    if reason := refusal(parts):
+        raise ParameterError(f'"{text}" cannot work: {reason}')
+    return parts
+
+
+def _expanded(text: str, inside: tuple[str, ...] = ()) -> Iterable[Entry]:
+    """Yield the registered parts of a chain; a chain with a name of its own stands for its parts."""
+    for name in text.split("+"):
+        entry = _find(name.strip(), text)
+        if entry.name in inside:
+            raise ParameterError(f"{entry} is a part of itself: {' + '.join(inside)}")
+        if entry.kind is Kind.DEFENSE:
+            yield from _expanded(entry.target, (*inside, entry.name))
+        else:
+            yield entry
+
+
+def _find(name: str, text: str) -> Entry:
+    for kind in CHAINED:
+        if entry := registry.find(kind, name):
+            return entry
+    names = [entry.name for kind in CHAINED for entry in registry.entries(kind)]
+    inside = "" if name == text.strip() else f' of "{text}"'
+    raise NotRegisteredError(
+        f'defense "{name}"{inside} is not registered{did_you_mean(name, names)} '
+        "(fflbench list defenses; a file of your own: --plugin)"
+    )
+
+
+def refusal(parts: Parts) -> str:
+    """Return why the parts do not go together, in one sentence; nothing where they do."""
+    rows = parts.transport.target.rows
+    if rows == "sum" and parts.preaggregations:
+        return f"{parts.preaggregations[0].name} needs rows, and {parts.transport.name} shows the server only their sum"
+    if rows == "sum" and not parts.rule.linear:
+        return f"{parts.rule.name} needs rows, and {parts.transport.name} shows the server only their sum"
+    if parts.rule.participants and rows not in ("participant", "mixture"):
+        return f"{parts.rule.name} must know who sent each row, and {parts.transport.name} hides it"
+    regrouping = [entry.name for entry in parts.preaggregations if entry.regroups]
+    if parts.rule.participants and regrouping:
+        return f"{parts.rule.name} must know who sent each row, and behind {regrouping[0]} rows have no sender"
+    return ""
+
+
+def create(configuration: Mapping[str, Any]) -> "Chain":
+    """Return the chain of a configuration as `Parts.check` makes it; a measure may need only some parts."""
+    default = {"name": MEAN, "parameters": {}}
+    transport = configuration.get("transport", {"name": PLAIN, "parameters": {}})
+    parts = [
+        (Kind.TRANSPORT, transport),
+        *((Kind.PREAGGREGATION, part) for part in configuration.get("preaggregations", ())),
+        (Kind.RULE, configuration.get("rule", default)),
+    ]
+    created = [registry.get(kind, part["name"]).create(**part["parameters"]) for kind, part in parts]
+    return Chain(created[0], created[1:-1], created[-1])
+
+
+def defense(text: str, **given: Any) -> "Chain":
+    """Return the chain of a text, with parameters as a suite's table has them."""
+    return create(parse(text).check(given))
+
+
+class Server:
+    """The server's half: pre-aggregations and the rule. It runs on a view, its memory and a generator alone."""
+
+    def __init__(self, preaggregations: Sequence[Preaggregation], rule: Rule) -> None:
+        self.preaggregations, self.rule = tuple(preaggregations), rule
+
+    @property
+    def parts(self) -> tuple[Preaggregation | Rule, ...]:
+        """Its parts, in the order in which they work."""
+        return *self.preaggregations, self.rule
+
+    def aggregate(self, view: View, rng: np.random.Generator) -> tuple[Vector, Feedback]:
+        """Return the change of the global model and feedback to participants.
+
+        Pre-aggregations overwrite the view's rows: a second matrix may not fit.
+        """
+        geometry = Geometry(view.rows[:, view.columns.parameters])
+        for step in self.preaggregations:
+            if not len(view.rows):
+                break
+            try:
+                coefficients = step.coefficients(view, geometry, rng)
+            except NoAnswerError as none:
+                raise NoAnswerError(str(none), self._feedback_without_rows(view, rng)) from none
+            view = _combined(view, coefficients, regrouped=step.entry.regroups)
+            geometry = geometry.combined(coefficients, view.rows[:, view.columns.parameters])
+        rule = self.rule
+        found = rule.of(view, geometry, rng) if isinstance(rule, FunctionRule) else rule.aggregate(view, rng)
+        change, feedback = _answer(rule, found)
+        return change if view.scale == 1 else change * np.float32(view.scale), feedback
+
+    def _feedback_without_rows(self, view: View, rng: np.random.Generator) -> Feedback:
+        """Let the rule know of a round without rows: those that were not finite may cost their senders."""
+        per_row = {"rows": view.rows, "weights": view.weights, "participants": view.participants, "sizes": view.sizes}
+        empty: dict[str, Any] = {name: values[:0] for name, values in per_row.items() if values is not None}
+        try:
+            return _answer(self.rule, self.rule.aggregate(replace(view, **empty), rng))[1]
+        except NoAnswerError as none:
+            return none.feedback
+
+
+def _answer(rule: Rule, found: Any) -> tuple[Vector, Feedback]:
+    """Return the change and the feedback in a rule's answer, or refuse what is none."""
+    change, feedback = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+    numbers = None if isinstance(change, tuple) else np.asarray(change)
+    if numbers is None or numbers.dtype.kind not in REAL:
+        name = str(rule.entry) if isinstance(rule, FunctionRule) else type(rule).__name__
+        raise ParameterError(f"{name} must return the change of the model as numbers, or (change, feedback)")
+    return numbers, feedback
+
+
+def _combined(view: View, coefficients: "np.typing.NDArray[np.float64]", *, regrouped: bool) -> View:
+    """Return the view with rows combined; each new row counts as much as those it is made of, on average."""
+    n = len(view.rows)
+    shares = np.abs(coefficients)
+    total = shares.sum(1, keepdims=True)
+    # A row that is made of none counts as much as before, or as all of them.
+    nothing = np.eye(n) if len(shares) == n else np.full_like(shares, 1 / n)
+    shares = np.divide(shares, total, out=nothing, where=total > 0)
+    return replace(
+        view,
+        rows=read_only(combine(_writable(view.rows), coefficients)),
+        weights=shares @ view.weights,
+        participants=None if regrouped else view.participants,
+        sizes=None if regrouped else view.sizes,
+    )
+
+
+def _writable(rows: Matrix) -> Matrix:
+    """Return a window through which the rows can be overwritten; a copy where their owner does not allow that."""
+    window = rows.view()
+    try:
+        window.flags.writeable = True
+    except ValueError:
+        window = rows.copy()
+    return window
+
+
+class Chain:
+    """A defense at work: its transport, which plays participants, and its server."""
+
+    def __init__(self, transport: Transport, preaggregations: Sequence[Preaggregation], rule: Rule) -> None:
+        self.transport, self.server = transport, Server(preaggregations, rule)
+
+    @property
+    def rule(self) -> Rule:
+        """Its rule."""
+        return self.server.rule
+
+    def validate(self, per_round: int) -> None:
+        """Refuse what cannot work with so many participants a round, before anything is trained."""
+        self.transport.validate(per_round)
+        for part, n in zip(self.server.parts, self._rows(per_round), strict=True):
+            part.validate(n, per_round)
+
+    def begin(self, setting: Setting, seed: int) -> None:
+        """Get ready for the first round; parts receive randomness, never the seed."""
+        self.validate(setting.per_round)
+        self.setting, self._seed = setting, seed
+        self.transport.begin(setting, Entropy(seed))
+        n = setting.per_round
+        self.rule.begin(
+            ServerSetting(setting.participants, n, setting.columns, self.transport.multiple, self._rows(n)[-1])
+        )
+
+    def simulated(self, seed: int) -> "Chain":
+        """Return a copy for an attacker to try rows on: the same memories, other random choices, no keys."""
+        twin = Chain(self.transport.simulated(Entropy(seed)), self.server.preaggregations, self.rule.simulated())
+        twin.setting, twin._seed = self.setting, seed
+        return twin
+
+    @property
+    def memory(self) -> dict[str, Memory]:
+        """State of its parts from round to round."""
+        return {"transport": self.transport.memory, "rule": self.rule.memory}
+
+    @memory.setter
+    def memory(self, memory: Mapping[str, Memory]) -> None:
+        self.transport.memory, self.rule.memory = memory["transport"], memory["rule"]
+
+    # The steps of a round
+
+    def select(self, round: int) -> Indices:
+        """Return who takes part, in ascending order."""
+        selected = self.rule.select(round, stream(self._seed, "selection", round))
+        _check_selection(selected, self.setting.participants)
+        return selected
+
+    def transmit(
+        self,
+        round: int,
+        model: Vector,
+        participants: Indices,
+        rows: Matrix,
+        *,
+        attackers: Indices | None = None,
+        deviation: Any = None,
+        clean: Any = None,
+        watch: Collection[int] = (),
+    ) -> Transcript:
+        """Let participants send their rows, which are overwritten; rows that are not finite go no further."""
+        hostile = np.isin(participants, [] if attackers is None else attackers)
+        transcript = self.transport.transmit(Upload(round, model, participants, rows, hostile, deviation, clean, watch))
+        _check_view(transcript, self.transport)
+        for who in participants:
+            transcript.ledger.enter(GlobalModel(round, SERVER, int(who), model.data))
+        transcript.server = transcript.server.without_non_finite().read_only()
+        return transcript
+
+    def aggregate(self, transcript: Transcript) -> Vector:
+        """Return the change of the model and deliver the rule's feedback; `NoAnswerError` keeps the model."""
+        try:
+            change, feedback = self.server.aggregate(transcript.server, stream(self._seed, "rule", transcript.round))
+        except NoAnswerError as none:
+            self._deliver(transcript, none.feedback)
+            raise
+        self._deliver(transcript, feedback)
+        return change
+
+    def _deliver(self, transcript: Transcript, feedback: Any) -> None:
+        _check_feedback(feedback, self.setting.participants)
+        self.transport.deliver(transcript, feedback)
+
+    def report(self, transcript: Transcript) -> dict[str, Any]:
+        """Return what the history of a round tells of its parts."""
+        return {**transcript.facts, **self.rule.report()}
+
+    def assumed(self, selected: int, n: int) -> int | None:
+        """Return the attackers that all its parts with an f are set to tolerate; None without any f."""
+        parts = zip(self.server.parts, self._rows(n), strict=True)
+        assumed = [part.assumed(selected, rows) for part, rows in parts]
+        return min((f for f in assumed if f is not None), default=None)
+
+    def flags(self) -> list[str]:
+        """Return what a reader of the results should know of this defense in this setting."""
+        selected, mixtures, told = self.setting.per_round, "rows are mixtures of several participants' updates", []
+        if self.transport.rows == "mixture" and self.rule.needs_participants:
+            told.append(f"{mixtures}, and its rule judges their senders by them")
+        if self.transport.rows == "mixture" and self.assumed(selected, selected) is not None:
+            told.append(f"{mixtures}, so that f attackers can reach more than f of them")
+        steps = zip(self.server.preaggregations, self._rows(selected), strict=False)
+        warnings = [flag for step, n in steps for flag in step.warnings(selected, n)]
+        return [*told, *self.transport.flags(), *warnings, *self.rule.flags()]
+
+    def _rows(self, n: int) -> list[int]:
+        """Return the numbers of rows that its pre-aggregations and its rule are given of n updates."""
+        found = [1 if self.transport.rows == "sum" else n]
+        for step in self.server.preaggregations:
+            found.append(_rows_after(step, found[-1]))
+        return found
+
+
+def _rows_after(step: Preaggregation, n: int) -> int:
+    """Return the number of rows that a pre-aggregation makes of n random ones."""
+    if not step.entry.regroups or not n:
+        return n
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((n, 1), np.float32)
+    view = View(0, rows[0], rows, np.ones(n), Columns.plain(1), n, participants=np.arange(n))
+    try:
+        return len(step.coefficients(view, Geometry(rows), rng)) or n
+    except NoAnswerError:
+        # An f that is too large for n is refused where the step itself is validated.
+        return n
+
+
+# Checks of what parts return
+
+
+def _check_selection(selected: Any, participants: int) -> None:
+    whole = isinstance(selected, np.ndarray) and selected.ndim == 1 and selected.dtype.kind == "i" and len(selected)
+    if not whole or selected[0] < 0 or selected[-1] >= participants or (np.diff(selected) <= 0).any():
+        raise ParameterError(
+            f"a rule must select at least one of participants 0 to {participants - 1}, in ascending order, as an array "
+            "of whole numbers"
+        )
+
+
+def _check_view(transcript: Any, transport: Transport) -> None:
+    """Refuse a transcript without a whole view of the server on which the rule runs."""
+    name = type(transport).__name__
+    views = transcript.views if isinstance(transcript, Transcript) else {}
+    view = views.get("server", views.get("server-1"))
+    if not isinstance(view, View):
+        raise ParameterError(f"{name}.transmit must return a Transcript with the View of a server")
+    columns, n = view.columns.count, len(view.rows)
+    if view.rows.ndim != 2 or view.rows.shape[1] != columns:
+        raise ParameterError(f"{name}.transmit: the rows of a server's view must be a matrix of {columns} columns")
+    named = transport.rows in ("participant", "mixture")
+    for what, values in {"weights": view.weights, "sizes": view.sizes, "participants": view.participants}.items():
+        if (values is None and what == "participants" and named) or (values is not None and len(values) != n):
+            raise ParameterError(f"{name}.transmit: a server's view must have {what} for each of its {n} rows")
+
+
+def _check_feedback(feedback: Any, participants: int) -> None:
+    numbered = isinstance(feedback, Mapping) and all(
+        isinstance(who, int | np.integer) and 0 <= who < participants and isinstance(value, Real)
+        for who, value in feedback.items()
+    )
+    if not numbered:
+        raise ParameterError(f"feedback must be numbers by participants, who are numbered from 0 to {participants - 1}")

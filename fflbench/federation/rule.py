@@ -1,0 +1,228 @@
+"""Contract of rules and pre-aggregations: the server's half of a defense.
+
+Both receive the server's view, their memory and a generator, and nothing else: no seed, no keys, no secret of a
+transport.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench import kernels
+from fflbench.errors import ParameterError
+from fflbench.federation.transport import Feedback, Memory, ServerSetting
+from fflbench.federation.views import View
+from fflbench.registry import Entry, Kind, wrap_functions
+from fflbench.tolerance import bears, largest
+from fflbench.types import Coefficients, Indices, Matrix, Vector
+
+Tolerated: TypeAlias = int | Literal["20%", "bound"]
+
+
+class NoAnswerError(Exception):
+    """A rule has no answer: the round keeps its model and says why. Feedback is still delivered."""
+
+    def __init__(self, reason: str, feedback: Feedback | None = None) -> None:
+        super().__init__(reason)
+        self.feedback: Feedback = feedback or {}
+
+
+def require_rows(view: View, feedback: Feedback | None = None) -> None:
+    """Keep the model where no row is left."""
+    if len(view.rows) == 0:
+        raise NoAnswerError("no update was left", feedback)
+
+
+class Rule:
+    """A rule with a memory, or one that selects participants or sends them feedback.
+
+    A subclass is a dataclass whose fields are its parameters. State that lasts from round to round stands in `memory`,
+    as arrays, and is saved and restored with the cell.
+    """
+
+    needs_participants: bool = False
+    """Whether it must know who sent each row; set by the decorator that registers it."""
+    setting: ServerSetting
+    memory: Memory
+
+    def validate(self, n: int, selected: int) -> None:
+        """Refuse parameters that cannot work with n rows of so many selected participants, before training begins."""
+
+    def begin(self, setting: ServerSetting) -> None:
+        """Get ready for the first round."""
+        self.setting, self.memory = setting, {}
+
+    def simulated(self) -> Self:
+        """Return a rule for an attacker to try rows on: the same memory, and nothing else."""
+        twin = dataclasses.replace(self)  # type: ignore[type-var]
+        twin.begin(self.setting)
+        twin.memory = {name: array.copy() for name, array in self.memory.items()}
+        return twin
+
+    def assumed(self, selected: int, n: int) -> int | None:
+        """Return the attackers it is set to tolerate among n rows of so many selected; None where it has no f."""
+        return None
+
+    def select(self, round: int, rng: np.random.Generator) -> Indices:
+        """Return who takes part, in ascending order; the same for all rules that leave this as it is."""
+        return np.sort(rng.choice(self.setting.participants, self.setting.per_round, replace=False))
+
+    def aggregate(self, view: View, rng: np.random.Generator) -> "Vector | tuple[Vector, Feedback]":
+        """Return the change of the global model, with feedback to participants if any; `NoAnswerError` keeps the model.
+
+        Called in every round, also where no row is left (`require_rows`): `view.dropped` says whose were not finite.
+        """
+        raise NotImplementedError
+
+    def report(self) -> dict[str, Any]:
+        """Return what the round's history tells of it, as JSON can hold it."""
+        return {}
+
+    def flags(self) -> list[str]:
+        """Return what a reader of the results should know of this rule in this setting."""
+        return []
+
+
+class Geometry:
+    """Norms of rows and distances between them, computed when asked for and carried through pre-aggregations."""
+
+    def __init__(self, rows: Matrix, products: npt.NDArray[np.float64] | None = None) -> None:
+        self._rows, self._products = rows, products
+
+    @property
+    def products(self) -> npt.NDArray[np.float64]:
+        """All inner products of rows."""
+        if self._products is None:
+            self._products = kernels.gram(self._rows)
+        return self._products
+
+    @property
+    def norms(self) -> npt.NDArray[np.float64]:
+        """Euclidean length of every row."""
+        if self._products is None:
+            return kernels.row_norms(self._rows)
+        norms: npt.NDArray[np.float64] = np.sqrt(np.maximum(self._products.diagonal(), 0))
+        return norms
+
+    @property
+    def distances(self) -> npt.NDArray[np.float64]:
+        """Squared Euclidean distances between all rows."""
+        return kernels.distances_of(self.products)
+
+    def combined(self, coefficients: Coefficients, rows: Matrix) -> "Geometry":
+        """Return the geometry of combined rows; inner products that are known need no second pass."""
+        known = self._products
+        return Geometry(rows, None if known is None else coefficients @ known @ coefficients.T)
+
+
+class Function:
+    """A registered function of a matrix, with its parameters and what the round fills in."""
+
+    def __init__(self, entry: Entry, parameters: Mapping[str, Any]) -> None:
+        self.entry = entry
+        self.parameters = dict(parameters)
+        self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
+
+    def validate(self, n: int, selected: int) -> None:
+        """Refuse an f that the function cannot tolerate among n rows of so many selected participants."""
+        if "f" in self.parameters:
+            self._bear(self._f(selected, n), n)
+
+    def assumed(self, selected: int, n: int) -> int | None:
+        """Return its f, where it has one."""
+        return self._f(selected, n) if "f" in self.parameters else None
+
+    def warnings(self, selected: int, n: int) -> list[str]:
+        """Report an f that is 0, or defined but not within what the function guarantees."""
+        f = self.assumed(selected, n)
+        if f is not None and not bears(self.entry.tolerates, f, n):
+            return [f"f = {f} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
+        return [f"f = 0 of {n}: {self.entry.name} is set to tolerate no attacker"] if f == 0 else []
+
+    def call(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Any:
+        """Call the function with what it asks for filled in."""
+        require_rows(view)
+        n = len(view.rows)
+        given = self.parameters | {name: FILL[name](view, geometry, rng) for name in self.filled_in}
+        if "f" in given:
+            given["f"] = self._f(view.selected, n)
+            try:
+                self._bear(given["f"], n)
+            except ParameterError as error:
+                raise NoAnswerError(str(error)) from error
+        return self.entry.target(view.rows, **given)
+
+    def _f(self, selected: int, n: int) -> int:
+        f: Tolerated = self.parameters["f"]
+        if f == "20%":
+            return selected // 5
+        if f == "bound":
+            return largest(self.entry.tolerates, n)
+        return f
+
+    def _bear(self, f: int, n: int) -> None:
+        if not bears(self.entry.defined, f, n):
+            raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
+
+
+FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
+    "weights": lambda view, geometry, rng: view.weights,
+    "participants": lambda view, geometry, rng: view.participants,
+    "columns": lambda view, geometry, rng: view.columns,
+    "model": lambda view, geometry, rng: view.model,
+    "scale": lambda view, geometry, rng: view.scale,
+    "norms": lambda view, geometry, rng: geometry.norms,
+    "distances": lambda view, geometry, rng: geometry.distances,
+    "rng": lambda view, geometry, rng: rng,
+}
+"""What functions can ask for by name; everything else after `updates` is a parameter."""
+
+
+class FunctionRule(Function, Rule):
+    """A rule that is a function of the updates."""
+
+    @property
+    def needs_participants(self) -> bool:  # type: ignore[override]
+        """Whether the function asks for participants."""
+        return self.entry.participants
+
+    def simulated(self) -> Self:
+        """Return itself: it has no memory."""
+        return self
+
+    def aggregate(self, view: View, rng: np.random.Generator) -> Vector:
+        """Return the function's value."""
+        return self.of(view, Geometry(view.rows[:, view.columns.parameters]), rng)
+
+    def of(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
+        """Return the function's value, where norms or distances may be known already."""
+        aggregate: Vector = self.call(view, geometry, rng)
+        return aggregate
+
+    def flags(self) -> list[str]:
+        """Return warnings about its f."""
+        return self.warnings(self.setting.per_round, self.setting.rows)
+
+
+class Preaggregation(Function):
+    """A function of the updates that returns coefficients: how new rows combine the old ones."""
+
+    def coefficients(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Coefficients:
+        """Return the coefficients, one row per new row."""
+        found = np.asarray(self.call(view, geometry, rng), np.float64)
+        n = len(view.rows)
+        if found.ndim != 2 or found.shape[1] != n:
+            raise ParameterError(f"{self.entry} must return coefficients of {n} columns, not of shape {found.shape}")
+        if len(found) != n and not self.entry.regroups:
+            raise ParameterError(f"{self.entry} returned {len(found)} rows for {n}; register it with regroups=True")
+        if not np.isfinite(found).all():
+            raise ParameterError(f"{self.entry} returned coefficients that are not finite")
+        return found
+
+
+wrap_functions(Kind.RULE, FunctionRule)
+wrap_functions(Kind.PREAGGREGATION, Preaggregation)

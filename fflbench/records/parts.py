@@ -1,0 +1,87 @@
+"""Parts of a cell's configuration: a task, a measure, perhaps an attack, and the chain that its defense is."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from fflbench import registry
+from fflbench.errors import FflbenchError
+from fflbench.federation import chain
+from fflbench.registry import Kind
+
+CHAIN = {"transport": Kind.TRANSPORT, "preaggregations": Kind.PREAGGREGATION, "rule": Kind.RULE}
+"""Keys of a defense's configuration, in their order."""
+
+
+class Part(NamedTuple):
+    """One registered thing with its parameters."""
+
+    key: str
+    """By which a manifest names its results version."""
+    kind: Kind
+    name: str
+    parameters: Mapping[str, Any]
+
+
+def parts_of(configuration: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield all registered parts of a cell, those of its defense one by one."""
+    for kind in Kind:
+        if kind is Kind.DEFENSE:
+            yield from chained(configuration[kind])
+        elif kind in configuration:
+            yield Part(kind.value, kind, configuration[kind]["name"], configuration[kind]["parameters"])
+    if observation := _observation(configuration["measure"]):
+        yield Part(Kind.OBSERVATION.value, Kind.OBSERVATION, observation, {})
+
+
+def _observation(measure: Mapping[str, Any]) -> str:
+    """Return the registered observation that a measure was told to attack, if any."""
+    entry = registry.find(Kind.MEASURE, measure["name"])
+    name = measure["parameters"].get(entry.target.observed) if entry else None
+    return name if isinstance(name, str) and registry.find(Kind.OBSERVATION, name) else ""
+
+
+def chained(defense: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the parts of a defense that its configuration has: all, or those that a measure depends on."""
+    for key, kind in CHAIN.items():
+        several = kind is Kind.PREAGGREGATION
+        for part in defense.get(key, ()) if several else [defense[key]] if key in defense else ():
+            yield Part(f"{kind} {part['name']}" if several else kind.value, kind, part["name"], part["parameters"])
+
+
+def restricted(defense: Mapping[str, Any], depends_on: Collection[str]) -> dict[str, Any]:
+    """Return those parts of a defense that a measure depends on."""
+    return {key: defense[key] for key in CHAIN if key in depends_on}
+
+
+def defense_name(defense: Mapping[str, Any]) -> str:
+    """Return the name that a chain is registered under, or else those of its parts, as in "nnm + median"."""
+    names = [part.name for part in chained(defense)]
+    for entry in registry.entries(Kind.DEFENSE):
+        # An outside chain may be made of parts that are not here.
+        with suppress(FflbenchError):
+            if [part.name for part in chain.parse(entry.target).entries] == names:
+                return entry.name
+    return chain.text_of(names)
+
+
+def values_of(chosen: Mapping[str, Any], parameter: str) -> list[Any]:
+    """Return the values of a parameter in all parts that have it; as `clipping.bound`, in one part of a defense."""
+    if "parameters" in chosen:
+        return [chosen["parameters"][parameter]] if parameter in chosen["parameters"] else []
+    found = [(part, parameter.removeprefix(f"{part.name}.")) for part in chained(chosen)]
+    return [part.parameters[name] for part, name in found if name in part.parameters]
+
+
+def is_part(value: object) -> bool:
+    """Whether a value is a name with parameters."""
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("parameters"), dict)
+
+
+def is_defense(value: object) -> bool:
+    """Whether a value is the configuration of a chain, or of some parts of one."""
+    if not isinstance(value, dict) or not value or not set(value) <= set(CHAIN):
+        return False
+    steps = value.get("preaggregations", [])
+    others = [value[key] for key in ("transport", "rule") if key in value]
+    return isinstance(steps, list) and all(map(is_part, [*steps, *others]))

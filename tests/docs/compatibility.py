@@ -1,0 +1,69 @@
+"""Generate the tables of docs/chains.md that say which parts of a chain go together."""
+
+from pathlib import Path
+
+from fflbench import registry
+from fflbench.federation.chain import Parts, refusal
+from fflbench.registry import Kind
+
+PAGE = Path(__file__).parents[2] / "docs" / "chains.md"
+COMMAND = "python -m tests.docs"
+BEGIN, END = f"<!-- made by {COMMAND} -->", "<!-- end -->"
+
+ROWS = {
+    "participant": "every update, under its sender's name",
+    "mixture": "mixtures of updates, each under the name of who submits it",
+    "group": "updates of groups",
+    "anonymous": "updates without names",
+    "sum": "the sum of all updates",
+}
+"""What the server sees, by the kind of rows that a transport declares."""
+
+
+def tables() -> str:
+    """Return the tables of built-in parts, and the reasons of what does not go together."""
+    transports, preaggregations, rules = (
+        [entry for entry in registry.entries(kind) if not entry.source]
+        for kind in (Kind.TRANSPORT, Kind.PREAGGREGATION, Kind.RULE)
+    )
+    (plain,) = (entry for entry in transports if entry.name == "plain")
+    (mean,) = (entry for entry in rules if entry.name == "fedavg")
+    reasons: list[str] = []
+
+    def mark(parts: Parts) -> str:
+        # Its first word is the part that cannot work, which the table shows.
+        _, _, reason = refusal(parts).partition(" ")
+        if not reason:
+            return "yes"
+        if reason not in reasons:
+            reasons.append(reason)
+        return f"no ({reasons.index(reason) + 1})"
+
+    lines = [
+        _row("transport", "the server sees", "pre-aggregations", *(f"`{rule.name}`" for rule in rules)),
+        _row(*["---"] * (len(rules) + 3)),
+    ]
+    for transport in transports:
+        before = {mark(Parts(transport, (each,), mean)) for each in preaggregations}
+        behind = [mark(Parts(transport, (), rule)) for rule in rules]
+        lines.append(_row(f"`{transport.name}`", ROWS[transport.target.rows], " ".join(sorted(before)), *behind))
+    lines += [
+        "",
+        _row("pre-aggregation", *(f"`{rule.name}`" for rule in rules)),
+        _row(*["---"] * (len(rules) + 1)),
+        *(_row(f"`{each.name}`", *(mark(Parts(plain, (each,), rule)) for rule in rules)) for each in preaggregations),
+        "",
+        *(f"{number}. It {reason}." for number, reason in enumerate(reasons, start=1)),
+    ]
+    return "\n".join(lines)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def up_to_date(page: str) -> str:
+    """Return a page with newly made tables."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
