@@ -1,1 +1,1 @@
-"""What attackers do, a file an attack: imported as `fflbench.attacks`, and found by being here."""
+"""Attacks, one file each; imported as `fflbench.attacks`, and registered by being in this folder."""

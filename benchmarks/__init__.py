@@ -1,1 +1,1 @@
-"""What fflbench's engine costs, as ratios measured in one run: python -m benchmarks"""
+"""Speed and memory of fflbench, as ratios measured in one run: `python -m benchmarks`."""

@@ -92,7 +92,7 @@ def check(found: Sequence[Ratio]) -> int:
 
 
 def read() -> dict[str, Any]:
-    """The committed ratios of this processor, by name."""
+    """Return the committed ratios of this processor, by name."""
     section = sections().get(processor())
     if section is None:
         told = f"{RESULTS.name} has nothing of this processor, {processor()}"
@@ -102,7 +102,7 @@ def read() -> dict[str, Any]:
 
 
 def sections() -> dict[str, Any]:
-    """What is committed, by processor."""
+    """Return all committed ratios, by processor."""
     told: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else {}
     return told
 

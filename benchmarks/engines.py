@@ -20,7 +20,7 @@ PLAIN = "plain loop with a DataLoader"
 
 
 def plain_loop(task: Task, holdings: Holdings, selected: list[int]) -> Callable[[], object]:
-    """A DataLoader, a fresh copy of the global model and torch's optimiser for every participant."""
+    """Train with a DataLoader, a fresh copy of the global model and torch's optimiser for every participant."""
     model = task.model()
     start = {name: value.clone() for name, value in model.state_dict().items()}
     sets = [TensorDataset(holdings.x[holdings.indices[k]], holdings.y[holdings.indices[k]]) for k in selected]
@@ -45,7 +45,7 @@ def plain_loop(task: Task, holdings: Holdings, selected: list[int]) -> Callable[
 
 
 def holdings_of(task: Task) -> Holdings:
-    """What the participants of a task hold."""
+    """Return the examples that the participants of a task hold."""
     data = task.data()
     held = task.divide(data.train.y, seed=0)
     return Holdings(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, task)

@@ -65,7 +65,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def exchange() -> dict[str, float]:
-    """The least seconds of each part of an exchange, all measured in the same run."""
+    """Return the least seconds of each part of an exchange, all measured in the same run."""
     key = Server(Entropy(0))
     updates = [np.random.default_rng(seed).standard_normal(D, dtype=np.float32) for seed in (0, 1)]
     runs = [one_exchange(key, *updates) for _ in track(range(REPEATS), "Exchanging")]

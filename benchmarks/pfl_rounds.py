@@ -1,5 +1,7 @@
-"""What a peer needs for rounds of the same work: pfl-research (Granqvist et al., pfl-research: simulation framework for
-accelerating research in private federated learning, NeurIPS 2024).
+"""Rounds of the same work by a peer, pfl-research.
+
+Granqvist et al., pfl-research: simulation framework for accelerating research in private federated learning, NeurIPS
+2024.
 
 `python -m benchmarks.pfl_rounds adult-mlp --rounds 20` prints one line of JSON. pfl is set up as its guide to fast
 simulations says: torchrun starts the processes, which share every cohort, and participants keep their examples in
@@ -36,7 +38,7 @@ class Learner(nn.Module):
         self.binary = task.loss == "binary-cross-entropy"
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """The mean loss of a batch."""
+        """Return the mean loss of a batch."""
         if self.binary:
             return F.binary_cross_entropy_with_logits(self.model(x).squeeze(1), y)
         return F.cross_entropy(self.model(x), y)
@@ -47,7 +49,7 @@ class Learner(nn.Module):
 
 
 def examples(task: Task, tuned: bool) -> list[tuple[Tensor, Tensor]]:
-    """What each participant holds, as the loss takes it."""
+    """Return the examples of each participant, as the loss takes them."""
     data = task.data()
     x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
     if task.loss == "binary-cross-entropy":

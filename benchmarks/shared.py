@@ -25,14 +25,14 @@ rounds = 2
 
 
 def ratios(*, peers: bool) -> Iterator[Ratio]:
-    """What one worker takes as a share of what two take: at least two thirds."""
+    """Yield the memory of one worker as a share of that of two: at least two thirds."""
     if available("mnist-cnn"):
         load, two, one = os.getloadavg()[0], peak(2), peak(1)
         yield Ratio("mnist-cnn, peak memory, 2 workers", "1 worker", one, two, round(1 / 1.5, 3), load, "GB")
 
 
 def peak(workers: int) -> float:
-    """The most memory, in gigabytes, that a run and all its processes take at a time."""
+    """Return the most memory, in gigabytes, that a run and all its processes take at a time."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "own.toml").write_text(SUITE, "utf-8")
         command = [sys.executable, "-m", "fflbench", "run", "own.toml", "--workers", str(workers)]

@@ -1,1 +1,1 @@
-"""What stands against attackers, a file a defense: imported as `fflbench.defenses`, and found by being here."""
+"""Defenses, one file each; imported as `fflbench.defenses`, and registered by being in this folder."""

@@ -1,6 +1,4 @@
-"""Fragmented federated learning. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE
-Transactions on Neural Networks and Learning Systems, 2022.
-"""
+"""FFL. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022."""
 
 from fflbench.registry import chain
 
@@ -8,5 +6,5 @@ chain(
     "ffl",
     "fragment-exchange + reputation",
     title="FFL",
-    summary="Swap encrypted fragments of updates in pairs, and let reputations decide who is selected and believed.",
+    summary="Swap encrypted fragments of updates in pairs, and let reputations decide who is selected and trusted.",
 )

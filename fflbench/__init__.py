@@ -11,13 +11,13 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__", "aggregate", "load", "run"]
 
-_HOMES = {"aggregate": "fflbench.aggregation", "load": "fflbench.records", "run": "fflbench.execution.run"}
+_MODULES = {"aggregate": "fflbench.aggregation", "load": "fflbench.records", "run": "fflbench.execution.run"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `fflbench --help` needs none of it."""
-    if name in _HOMES:
+    """Import a public function on first use, since `fflbench --help` needs none of them."""
+    if name in _MODULES:
         import importlib
 
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

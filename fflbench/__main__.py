@@ -1,4 +1,4 @@
-"""`python -m fflbench` is the command."""
+"""Entry point of `python -m fflbench`."""
 
 from fflbench.cli import main
 

@@ -1,4 +1,4 @@
-"""Every rule, and pre-aggregations before it, for anyone with a matrix."""
+"""Aggregation of a matrix of updates by any registered rule, with pre-aggregations before it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from fflbench.randomness import stream
 from fflbench.types import Matrix
 
 LARGEST = 1e145
-"""Values beyond have squares whose sum over a hundred million columns double precision cannot hold."""
+"""Largest value whose squares, summed over a hundred million columns, fit into double precision."""
 
 
 def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The command line: it reads what people typed, calls the rooms, and prints. No logic of its own.
+"""Command line: it parses arguments, calls the packages and prints, without logic of its own.
 
 Nothing heavy is imported before a command needs it, so that `--help` and completion answer at once.
 """
@@ -9,6 +9,7 @@ import shlex
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -21,7 +22,7 @@ from fflbench.terminal import guarded, visible
 
 app = typer.Typer(
     name="fflbench",
-    help="Measure how federated-learning defenses stand up to attackers: robustness, privacy and cost.",
+    help="Benchmark federated-learning defenses against attackers: robustness, privacy and cost.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -35,7 +36,7 @@ N = TypeVar("N", int, float)
 
 
 class Listable(StrEnum):
-    """What `fflbench list` takes."""
+    """Arguments of `fflbench list`."""
 
     ATTACKS = "attacks"
     PRIVACY_ATTACKS = "privacy-attacks"
@@ -50,7 +51,7 @@ class Listable(StrEnum):
 
 
 class Executor(StrEnum):
-    """Who runs the cells."""
+    """Executors of cells."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -73,7 +74,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
-        help="Where data sets lie, a folder each (default: $FFLBENCH_DATA, else the user cache).",
+        help="Folder of data sets, with one folder per set (default: $FFLBENCH_DATA, else the user cache).",
         callback=_use_data_dir,
     ),
 ]
@@ -103,8 +104,8 @@ def list_command(
 ) -> None:
     """Show what is registered, built in or by plugins, with its parameters.
 
-    Defenses are chains with a name of their own, and rules and transports that can stand alone. Examples: fflbench list
-    tasks · fflbench list defenses --plugin my_defense.py --json
+    Defenses are chains with a name of their own, and rules and transports that can be used alone. Examples: fflbench
+    list tasks · fflbench list defenses --plugin my_defense.py --json
     """
     from fflbench import listing, registry
 
@@ -128,7 +129,7 @@ def _seeds(text: str | None) -> list[int] | None:
         raise typer.BadParameter(f'"{text}" is not a list of whole numbers such as 0,1,2') from None
 
 
-Out = Annotated[Path, typer.Option("--out", help="Folder for results: records stand in OUT/SUITE.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for results: records are in OUT/SUITE.")]
 
 
 @app.command("run")
@@ -143,7 +144,7 @@ def run_command(
         typer.Option("--set", help="Change the suite: rounds=10, defense.ffl.mode=full; may be given several times."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Cells side by side (default: one a core; on Ray: all there is room for).")
+        int | None, typer.Option(min=1, help="Cells in parallel (default: one per core; on Ray: as many as fit).")
     ] = None,
     executor: Annotated[
         Executor, typer.Option(help="Where cells run: this machine, or a Ray cluster.")
@@ -166,7 +167,7 @@ def run_command(
     plugin: Plugins = None,
     data_dir: DataDir = None,
     log_json: Annotated[
-        bool, typer.Option("--log-json", help="Say everything as JSON, one object a line on standard error.")
+        bool, typer.Option("--log-json", help="Report everything as JSON, one object per line on standard error.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate, run nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again what is done already.")] = False,
@@ -203,9 +204,9 @@ def status_command(
     folder: Annotated[Path, typer.Argument(help="Where a run keeps its results, as results/quick, or results.")] = Path(
         "results"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON, one object a run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON, one object per run.")] = False,
 ) -> None:
-    """Say where a run stands, from another terminal: cells done, running and failed, pace and time left.
+    """Show the status of a run, from another terminal: cells done, running and failed, pace and time left.
 
     Example: fflbench status results/quick
     """
@@ -252,33 +253,44 @@ def leaderboard_command(
 
     for failure in registry.load_named(plugin or []):
         raise FflbenchError(str(failure))
-    strange = set(knows or ()) - set(registry.KNOWLEDGE)
-    if strange:
-        raise FflbenchError(f'--knows "{min(strange)}": one of {", ".join(registry.KNOWLEDGE)}')
+    unknown = set(knows or ()) - set(registry.KNOWLEDGE)
+    if unknown:
+        raise FflbenchError(f'--knows "{min(unknown)}": one of {", ".join(registry.KNOWLEDGE)}')
     if (every or check) and (out or add or knows):
         raise FflbenchError("--all and --check are for leaderboards as they are: leave out --out, --add and --knows")
     if every:
-        folders = leaderboard.all_boards(folder or leaderboard.BOARDS)
-    elif folder is not None:
-        folders = [folder]
-    else:
+        complete = _regenerate(leaderboard.all_boards(folder or leaderboard.BOARDS), check, allow_partial)
+    elif folder is None:
         raise FflbenchError("which folder? Name one, as in fflbench leaderboard results/quick, or give --all")
-    if every or check:
-        again = leaderboard.compare(folders) if check else leaderboard.generate_all(folders)
-        for line in again.lines:
-            typer.echo(line, err=True)
-        if again.differ or (again.problems and not allow_partial):
-            raise typer.Exit(1)
-        return
-    (folder,) = folders
-    where, found = leaderboard.generate(folder, out, knows or (), add)
+    elif check:
+        complete = _regenerate([folder], check, allow_partial)
+    else:
+        complete = _generate(folder, out, knows or (), add) or allow_partial
+    if not complete:
+        raise typer.Exit(1)
+
+
+def _regenerate(folders: Sequence[Path], check: bool, allow_partial: bool) -> bool:
+    """Make leaderboards again, or only compare them; return whether all are complete and, if compared, the same."""
+    from fflbench.report import leaderboard
+
+    again = leaderboard.compare(folders) if check else leaderboard.generate_all(folders)
+    for line in again.lines:
+        typer.echo(line, err=True)
+    return not again.differ and (not again.problems or allow_partial)
+
+
+def _generate(folder: Path, out: Path | None, knows: Sequence[str], add: Path | None) -> bool:
+    """Make one leaderboard; return whether all records could be used."""
+    from fflbench.report import leaderboard
+
+    where, evidence = leaderboard.generate(folder, out, knows, add)
     if add:
         typer.echo(f"{add} is taken, as reported; fflbench verify {folder} --plugin ... runs it again", err=True)
-    for problem in found.problems:
+    for problem in evidence.problems:
         typer.echo(problem, err=True)
-    typer.echo(f"{len(found.records)} records: {where / leaderboard.PAGE}", err=True)
-    if found.problems and not allow_partial:
-        raise typer.Exit(1)
+    typer.echo(f"{len(evidence.records)} records: {where / leaderboard.PAGE}", err=True)
+    return not evidence.problems
 
 
 @app.command("verify")
@@ -320,7 +332,7 @@ def attack_command(
     ],
     shape: Annotated[str, typer.Option(help="Of one example, as in 3,32,32.")],
     count: Annotated[
-        int | None, typer.Option(min=1, help="Examples behind the gradient, a mean (default: one a label, or 1).")
+        int | None, typer.Option(min=1, help="Examples behind the gradient, a mean (default: one per label, or 1).")
     ] = None,
     labels: Annotated[str | None, typer.Option(help="Their classes where they are known, as in 3,7.")] = None,
     weights: Annotated[
@@ -361,9 +373,9 @@ def attack_command(
     for key, equals, _ in given:
         if not (key and equals):
             raise FflbenchError(f'--set takes key=value, as in --set steps=500, not "{key}"')
-    from fflbench.privacy import brought
+    from fflbench.privacy import gradient_file
 
-    request = brought.Request(
+    request = gradient_file.Request(
         attack=name,
         model=model,
         gradient=gradient,
@@ -380,22 +392,22 @@ def attack_command(
         seed=seed,
         device=device,
     )
-    found = brought.answer(request)
-    files = brought.write(found, request, out)
-    typer.echo(f"classes: {', '.join(map(str, found.guess.y[0].tolist()))}")
-    if found.scores:
-        typer.echo(f"psnr, dB: {', '.join(f'{value:.1f}' for value in found.scores.psnr)}")
-    typer.echo(f"{found.seconds:.1f} s; in {out}: {', '.join(files)}", err=True)
+    result = gradient_file.answer(request)
+    files = gradient_file.write(result, request, out)
+    typer.echo(f"classes: {', '.join(map(str, result.guess.y[0].tolist()))}")
+    if result.scores:
+        typer.echo(f"psnr, dB: {', '.join(f'{value:.1f}' for value in result.scores.psnr)}")
+    typer.echo(f"{result.seconds:.1f} s; in {out}: {', '.join(files)}", err=True)
 
 
 def _numbers(text: str | None, option: str, kind: type[N]) -> list[N]:
     try:
-        found = [kind(part) for part in (text or "").split(",")] if text else []
+        numbers = [kind(part) for part in (text or "").split(",")] if text else []
     except ValueError:
         raise FflbenchError(f'{option} takes numbers with commas between, as in 3,32,32, not "{text}"') from None
-    if option == "--shape" and not all(size > 0 for size in found):
+    if option == "--shape" and not all(size > 0 for size in numbers):
         raise FflbenchError(f"{option} {text}: every size must be at least 1")
-    return found
+    return numbers
 
 
 @app.command("show")
@@ -424,7 +436,7 @@ def show_command(
 
 @data_app.command("status")
 def data_status(data_dir: DataDir = None) -> None:
-    """Say for each data set what is there, where, and whether its checksum holds.
+    """Show the files of each data set, their folder, and whether their checksums are right.
 
     Ends with exit code 1 when a file is damaged; a missing one is no fault.
     """
@@ -456,7 +468,7 @@ def _plain_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; a mistake of the user's ends in one sentence and exit code 2."""
+    """Run the command; a mistake of the user ends in one sentence and exit code 2."""
     warnings.showwarning = _plain_warning
     with guarded():
         _run(arguments)
@@ -469,7 +481,7 @@ def _run(arguments: list[str] | None) -> None:
         except BrokenPipeError:
             raise
         except OSError as error:
-            # Of a file that somebody named: one that is not there, too long a name, a full disk.
+            # Of a file that the user named: a missing one, too long a name, a full disk.
             where = f"{error.filename}: " if error.filename is not None else ""
             raise FflbenchError(f"{where}{error.strerror or error}") from error
     except FflbenchError as error:
@@ -479,10 +491,10 @@ def _run(arguments: list[str] | None) -> None:
             typer.echo(f"fflbench: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of the output has closed it.
         sys.stderr.close()
         sys.exit(1)
     except Exception:
-        # A bug of ours: the interpreter would print it too, but past the guard.
+        # A bug in fflbench; the interpreter would print it past the guard.
         traceback.print_exc()
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Arrays from whatever people hand in: numpy's, torch's, lists of numbers."""
+"""Conversion of arrays, tensors and lists of numbers to numpy arrays."""
 
 import sys
 from typing import Any
@@ -9,28 +9,28 @@ import numpy.typing as npt
 from fflbench.errors import in_a_line
 
 REAL = "fiu"
-"""Numpy's kinds of types that hold real numbers: floating-point numbers and integers."""
+"""Kinds of numpy types that hold real numbers: floating-point numbers and integers."""
 PLAIN = f"b{REAL}"
-"""The same with truth values: what arrays on disk may hold."""
+"""Kinds of numpy types that arrays on disk may have: real numbers and truth values."""
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of torch's."""
-    # Where torch is not imported nobody has a tensor.
+    """Return whether a value is a torch tensor."""
+    # Before torch is imported no value can be a tensor.
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def real_numbers(value: Any) -> npt.NDArray[Any]:
-    """Return an array of real numbers; a `ValueError` says why there is none."""
+    """Return a value as an array of real numbers, or raise a `ValueError` with the reason."""
     try:
         if is_tensor(value):
             value = value.detach().cpu()
-            # Numpy has no short floating-point numbers of torch's kinds.
+            # Numpy lacks some short floating-point types of torch.
             is_short = value.is_floating_point() and value.element_size() < 8
             value = (value.float() if is_short else value).numpy()
         array = np.asarray(value)
-    # A class of anybody's may refuse in any way.
+    # The conversion of a foreign class may raise anything.
     except Exception as error:
         raise ValueError(in_a_line(error)) from error
     if array.dtype.kind not in REAL:

@@ -1,4 +1,4 @@
-"""Fast array work that rules share. Nothing here loops over coordinates or makes a second matrix."""
+"""Fast array operations that rules share, without loops over coordinates or a second matrix."""
 
 import functools
 import os
@@ -13,23 +13,23 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from fflbench import networks
+from fflbench import sorting_networks
 from fflbench.types import Coefficients, Matrix, Vector
 
 BLOCK = 1 << 18
-"""Values in a block of columns: a megabyte of float32, which stays near a core; products take a quarter."""
+"""Values in a block of columns: a megabyte of float32, which fits into a core's cache; products use a quarter."""
 
 NETWORK = 24
-"""Up to so many rows a sorting network on one core beats sorting column by column on two."""
+"""Most rows for which a sorting network on one core is faster than sorting columns on two."""
 
 STRETCH = 1 << 15
-"""Columns that go through a network at a time: more than fit the second-level cache, for fewer calls."""
+"""Columns per pass of a sorting network: more than fit into the second-level cache, for fewer calls."""
 
 FEW = 32
-"""Rows below which a Gram matrix takes BLAS's common product."""
+"""Number of rows below which a Gram matrix uses BLAS's general product."""
 
 TOGETHER = 16
-"""Blocks that a thread takes at a time."""
+"""Blocks per task of a thread."""
 
 R = TypeVar("R")
 
@@ -38,7 +38,7 @@ _threads: ContextVar[int] = ContextVar("threads", default=os.cpu_count() or 1)
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let kernels and numpy's BLAS use so many threads; inside a cell it is one, since cells run side by side."""
+    """Set the number of threads of kernels and numpy's BLAS; inside a cell it is one, since cells run in parallel."""
     token = _threads.set(count)
     try:
         with _controller().limit(limits=count):
@@ -53,7 +53,7 @@ def _controller() -> ThreadpoolController:
 
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
-    # Our threads take a block each; BLAS would split one block, which is too small for that.
+    # Each thread works on its own block, which is too small for BLAS to split among threads.
     return _controller().limit(limits=1) if _threads.get() > 1 else nullcontext()
 
 
@@ -69,15 +69,17 @@ def over_sorted_columns(
     result = np.empty(d, updates.dtype)
     first, last, _ = (ranks or slice(None)).indices(n)
     every_rank = ranks is not None and (first, last) == (0, n)
-    network = networks.network(n, first, last) if ranks is not None and n <= NETWORK and not every_rank else None
+    network = (
+        sorting_networks.network(n, first, last) if ranks is not None and n <= NETWORK and not every_rank else None
+    )
 
-    # The steps of a network are too short for threads to take turns at the interpreter.
+    # The steps of a network are too short for threads, which would contend for the interpreter lock.
     width, rows, count = (STRETCH, network.rows, 1) if network else (max(1, BLOCK // n), n, None)
 
     def work(start: int, space: npt.NDArray[Any]) -> None:
         block = updates[:, start : start + width]
         if network:
-            ranked = networks.run(network, block, space[:, : block.shape[1]])[: last - first]
+            ranked = sorting_networks.run(network, block, space[:, : block.shape[1]])[: last - first]
         elif every_rank:
             ranked = block
         else:
@@ -93,8 +95,8 @@ def over_sorted_columns(
 
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which rows hold neither NaN nor infinity."""
-    # A row's sum is finite where all of it is, unless it overflows: only those rows are looked at value by value.
+    """Return which rows hold neither NaN nor infinity."""
+    # A row's sum is finite where all of it is, unless it overflows: only those rows are checked value by value.
     with np.errstate(over="ignore", invalid="ignore"):
         finite: npt.NDArray[np.bool_] = np.isfinite(updates.sum(1))
     for row in np.flatnonzero(~finite):
@@ -103,9 +105,9 @@ def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def compact(rows: Matrix, kept: npt.NDArray[np.bool_]) -> Matrix:
-    """Move the rows that are kept up, in place, and return them: a second matrix may not fit.
+    """Move the kept rows to the top, in place, and return them, since a second matrix may not fit into memory.
 
-    The others are erased, since whoever holds a window on an array can reach the whole of it.
+    The others are erased, since a view of an array gives access to the whole of it.
     """
     places = np.flatnonzero(kept)
     for place, origin in enumerate(places):
@@ -154,14 +156,14 @@ def _scale(rows: Matrix, factors: npt.NDArray[np.float64]) -> Matrix:
 
 
 def weighted_mean(updates: Matrix, weights: npt.ArrayLike) -> Vector:
-    """The mean of the rows by weight."""
+    """Return the weighted mean of the rows."""
     shares = np.asarray(weights, np.float64)
     shares = shares / shares.sum()
     with np.errstate(over="ignore", invalid="ignore"):
         mean: Vector = shares.astype(updates.dtype) @ updates
         if finite_rows(mean[None])[0]:
             return mean
-        # Rounded shares may add up to more than 1, which the largest numbers of single precision cannot bear.
+        # Rounded shares may add up to more than 1, so that the largest numbers of single precision overflow.
         overflown, width = np.flatnonzero(~np.isfinite(mean)), max(1, BLOCK // len(updates))
         for start in range(0, len(overflown), width):
             columns = overflown[start : start + width]
@@ -170,7 +172,7 @@ def weighted_mean(updates: Matrix, weights: npt.ArrayLike) -> Vector:
 
 
 def row_norms(updates: Matrix) -> npt.NDArray[np.float64]:
-    """The Euclidean length of every row."""
+    """Return the Euclidean norm of every row."""
     with np.errstate(over="ignore"):
         squares = np.array([np.dot(row, row) for row in updates], np.float64)
     for row in np.flatnonzero(~np.isfinite(squares)):
@@ -180,12 +182,12 @@ def row_norms(updates: Matrix) -> npt.NDArray[np.float64]:
 
 
 def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float64]:
-    """All inner products of rows, summed in double precision so that close rows and huge ones keep their distances."""
+    """Return all inner products of rows, in double precision so that distances of close or huge rows are accurate."""
     n, d = updates.shape
     width = max(1, BLOCK // 4 // n)
 
-    # BLAS has a routine for a matrix times its own transpose, which numpy takes where it sees one. On few rows it is
-    # slower than the common one; an empty row more on one side hides that from numpy.
+    # Numpy uses BLAS's routine for a matrix times its own transpose where it recognises one. For few rows that is
+    # slower than the general product; an additional empty row on one side keeps numpy from recognising it.
     more = n < FEW
 
     def work(start: int, space: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -201,12 +203,12 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
 
 
 def squared_distances(updates: Matrix) -> npt.NDArray[np.float64]:
-    """Squared Euclidean distances between all rows."""
+    """Return the squared Euclidean distances between all rows."""
     return distances_of(gram(updates))
 
 
 def distances_of(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Squared Euclidean distances between rows whose inner products are known."""
+    """Return the squared Euclidean distances between rows, given their inner products."""
     norms = products.diagonal()
     distances = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0)
     np.fill_diagonal(distances, 0)
@@ -219,7 +221,7 @@ def _spread(
     new_space: Callable[[], npt.NDArray[Any]],
     count: int | None = None,
 ) -> Iterator[R]:
-    """What comes of every block, in their order, whatever the threads; each thread works in a space of its own."""
+    """Yield the result of every block, in order, for any number of threads, each with its own work space."""
     own = threading.local()
 
     def task(first: int) -> list[R]:
@@ -235,6 +237,6 @@ def _spread(
             yield from task(first)
         return
     with ThreadPoolExecutor(count) as pool:
-        # Numpy lets go of the interpreter while it copies, sorts and multiplies.
+        # Numpy releases the interpreter lock while it copies, sorts and multiplies.
         for done in pool.map(task, tasks):
             yield from done

@@ -1,4 +1,4 @@
-"""What `fflbench list` and `fflbench data status` print."""
+"""Output of `fflbench list` and `fflbench data status`."""
 
 import json
 import sys
@@ -27,17 +27,17 @@ Columns: TypeAlias = dict[str, Callable[[Entry], str]]
 
 
 def show(kind: Kind, *, as_json: bool) -> list[str]:
-    """Print every entry of a kind, as a table or with all that is known of it; returns what went wrong with whom."""
-    found = _listed(kind)
+    """Print every entry of a kind, as a table or as JSON; return the errors of plugins."""
+    entries = _listed(kind)
     problems: list[str] = []
     if as_json:
-        print(json.dumps([describe(entry, problems) for entry in found], indent=2, default=quoted))  # noqa: T201
-    elif not found:
+        print(json.dumps([describe(entry, problems) for entry in entries], indent=2, default=quoted))  # noqa: T201
+    elif not entries:
         console(sys.stderr).print(f"No {kind.plural} are registered.")
     else:
         columns = COLUMNS[kind]
         table = _table(*columns)
-        for entry in track(found, "Counting parameters") if kind is Kind.TASK else found:
+        for entry in track(entries, "Counting parameters") if kind is Kind.TASK else entries:
             # Text, so that no plugin's name or docstring is read as markup.
             table.add_row(*(Text(_cell(column, entry, problems)) for column in columns.values()))
         _wide().print(table)
@@ -45,16 +45,16 @@ def show(kind: Kind, *, as_json: bool) -> list[str]:
 
 
 def _listed(kind: Kind) -> list[Entry]:
-    """Return the entries of a kind; of defenses, all that a suite can name alone."""
+    """Return the entries of a kind; for defenses, also rules and transports that a suite can name alone."""
     if kind is not Kind.DEFENSE:
         return registry.entries(kind)
     alone = [entry for entry in registry.entries(Kind.TRANSPORT) if entry.target.rows == "sum"]
-    found = [*registry.entries(Kind.DEFENSE), *registry.entries(Kind.RULE), *alone]
-    return sorted(found, key=lambda entry: entry.name)
+    entries = [*registry.entries(Kind.DEFENSE), *registry.entries(Kind.RULE), *alone]
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def describe(entry: Entry, problems: list[str]) -> dict[str, Any]:
-    """Everything the registry knows of an entry, as plain values."""
+    """Return all that the registry knows of an entry, as plain values."""
     own = _attempt(lambda: _own_parameters(entry), entry, problems) or {}
     known: dict[str, Any] = {
         "kind": entry.kind,
@@ -95,15 +95,15 @@ def _described(name: str, parameter: Parameter) -> dict[str, Any]:
 
 
 def show_data_status() -> bool:
-    """Print the state of every part of every set; whether any is damaged."""
+    """Print the state of every part of every data set; return whether any is damaged."""
     table = _table("set", "file", "state", "prepared")
     damaged = []
-    checks = ((data_set, found) for data_set in SETS.values() for found in sources.status(data_set))
-    for data_set, found in track(checks, "Checking files", total=sum(len(each.parts) for each in SETS.values())):
-        if found.problem and found.file:
-            damaged.append(found.problem)
-        state = found.problem if found.file is None else "damaged" if found.problem else "ok"
-        where = str(found.file or data_set.folder / found.part.name)
+    checks = ((data_set, status) for data_set in SETS.values() for status in sources.status(data_set))
+    for data_set, status in track(checks, "Checking files", total=sum(len(each.parts) for each in SETS.values())):
+        if status.problem and status.file:
+            damaged.append(status.problem)
+        state = status.problem if status.file is None else "damaged" if status.problem else "ok"
+        where = str(status.file or data_set.folder / status.part.name)
         table.add_row(data_set.name, Text(where), state, "yes" if is_prepared(data_set) else "not yet")
     table.add_row("digits", "comes with scikit-learn", "ok", "in memory")
     _wide().print(table)
@@ -113,7 +113,7 @@ def show_data_status() -> bool:
 
 
 def _attempt(work: Callable[[], Any], entry: Entry, problems: list[str]) -> Any:
-    """Strangers' code may fail in any way; that is told, and the rest is listed."""
+    """Return the result of a plugin's code, or None after adding its error, of any type, to the problems."""
     try:
         return work()
     except (Exception, SystemExit) as error:
@@ -134,7 +134,7 @@ def _what(entry: Entry) -> str:
 
 
 def _parts(entry: Entry) -> tuple[Entry, ...]:
-    """Return what a chain with a name of its own is made of; of anything else, itself."""
+    """Return the parts of a named chain; for any other entry, itself."""
     return chain.parse(entry.target).entries if entry.kind is Kind.DEFENSE else (entry,)
 
 
@@ -162,7 +162,7 @@ def _made_of(entry: Entry) -> str:
 
 
 def _deviations(entry: Entry) -> tuple[Parameter, ...]:
-    """Return the parameters of the ways in which participants can depart from a transport's protocol."""
+    """Return the parameters of deviations from a transport's protocol."""
     declared = entry.target.deviation
     return parameters.of_dataclass(declared) if declared else ()
 
@@ -181,7 +181,7 @@ def _training(task: Task) -> str:
 
 
 def _parameter_count(task: Task) -> int | None:
-    """How many parameters its model has, or nothing where that follows from data that is not prepared yet."""
+    """Return the number of a model's parameters, or None if it depends on data that is not prepared yet."""
     try:
         with prepared_only():
             return task.parameter_count()
@@ -201,7 +201,7 @@ ROWS: dict[Rows, str] = {
     "anonymous": "updates without their senders",
     "sum": "the sum of all updates",
 }
-"""What a row of a server's view is, by the word that transports declare."""
+"""Meaning of a row of the server's view, by the word that transports declare."""
 
 ATTACK_COLUMNS: Columns = {"attack": _name, "what it does": _what, "must know": _knows, "parameters": _parameters}
 
@@ -268,6 +268,6 @@ def _table(*columns: str) -> Table:
 
 
 def _wide() -> Console:
-    """A console as wide as the terminal; in a file or a pipe tables may be wide, since nothing there wraps well."""
-    found = console()
-    return found if found.is_terminal else console(width=200)
+    """Return a console as wide as the terminal, or wide for files and pipes, where wrapped tables are hard to read."""
+    normal = console()
+    return normal if normal.is_terminal else console(width=200)

@@ -5,14 +5,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 LARGEST = 1e100
-"""Far beyond any float32, or its square, that a cell can come to; its own square is still a number."""
+"""Largest figure in a record: beyond the square of any float32, while its own square is still finite."""
 STILL = 1e-6
-"""Drift of figures that never moved between processors."""
+"""Drift of figures that were the same on all processors."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure of a finished cell."""
+    """Declaration of one figure of a finished cell."""
 
     name: str
     """Key in a record's metrics."""
@@ -21,16 +21,16 @@ class Metric:
     meaning: str
     """One sentence for readers who do not know it."""
     higher_is_better: bool | None = None
-    """For the defense; None where neither is."""
+    """Whether higher figures are better for the defense; None where neither is."""
     _: KW_ONLY
     unit: str = ""
-    """Of the figures that people see, as in "%", "dB" or "s"."""
+    """Unit of the displayed figures, as in "%", "dB" or "s"."""
     factor: float = 1.0
-    """Factor that turns a figure into that unit."""
+    """Factor that converts a figure to that unit."""
     digits: int = 2
-    """Behind the point."""
+    """Digits behind the decimal point."""
     powers_from: float = 1e12
-    """Figures as large as this are shown as powers of ten."""
+    """Figure from which on powers of ten are shown."""
     low: float = -LARGEST
     high: float = LARGEST
     """Least and greatest possible figure; intervals stay within them."""
@@ -40,17 +40,17 @@ class Metric:
     headline: bool = False
     """Whether it has a table of its own, defenses by attacks or observations; the first one stands for its cell."""
     shown: bool = True
-    """Whether tables of all metrics have a column of it."""
+    """Whether tables of all metrics have a column for it."""
     floor: str = ""
-    """Name of the metric that says what chance alone gives."""
+    """Name of the metric for the figure by chance alone."""
     trials: str = ""
     """Fact that counts the trials behind a share: seeds are then pooled, with the exact binomial interval."""
     seeded: bool = True
-    """Whether it depends on the seed; else a single one is enough."""
+    """Whether it depends on the seed; if not, one seed is enough."""
     exact: bool = False
     """Whether it is the same on every machine."""
     drift: float | Callable[[float], float] | None = None
-    """How far it moves between processors, or a function of its value that says so; None: nobody has measured that."""
+    """Most that it differs between processors, or a function of its value for that; None if it was not measured."""
 
     @property
     def is_share(self) -> bool:
@@ -58,11 +58,11 @@ class Metric:
         return (self.low, self.high) == (0.0, 1.0)
 
     def reach(self, value: float) -> float:
-        """Return how far a figure of this value may move between processors; 0 where that is not known."""
+        """Return how far a figure of this value may differ between processors; 0 where that is not known."""
         return self.drift(value) if callable(self.drift) else self.drift or 0.0
 
     def problem(self, value: Any) -> str:
-        """Return what keeps a value in a record from being this metric's, or nothing."""
+        """Return the reason why a value in a record is invalid for this metric, or ""."""
         if value is None:
             return "" if self.optional else "is missing"
         if self.kind == "flag":
@@ -80,16 +80,16 @@ class Metric:
 
 
 HIGHER, LOWER = True, False
-"""Which figures are better, for the defense."""
+"""Values of `higher_is_better`."""
 
 
 def share(name: str, title: str, meaning: str, higher_is_better: bool | None = None, **declared: Any) -> Metric:
-    """Return a metric from 0 to 1 that people see as a percentage."""
+    """Return a metric from 0 to 1 that is displayed as a percentage."""
     return Metric(name, title, meaning, higher_is_better, unit="%", factor=100, low=0.0, high=1.0, **declared)
 
 
 def with_floor(metric: Metric) -> tuple[Metric, Metric]:
-    """Return a metric, and the one that says what chance alone gives."""
+    """Return a metric, and the metric of its figure by chance alone."""
     floor = replace(
         metric,
         name=f"floor_{metric.name}",

@@ -1,4 +1,4 @@
-"""Strict parameters: what a plugin can be told, read off its own signature.
+"""Parameters of plugins, read from their signatures and checked strictly.
 
 A parameter is an argument of a function or a field of a dataclass. Its type is its annotation; a text inside
 `Annotated` is its one-line meaning, and constraints of `annotated_types` are enforced:
@@ -21,7 +21,7 @@ REQUIRED: Any = inspect.Parameter.empty
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One thing a plugin can be told."""
+    """Parameter of a plugin."""
 
     name: str
     annotation: Any
@@ -29,12 +29,12 @@ class Parameter:
 
     @property
     def type(self) -> str:
-        """The type as a person would write it."""
+        """Readable name of its type."""
         return _readable(self.annotation)
 
     @property
     def meaning(self) -> str:
-        """The text inside the annotation."""
+        """Text inside the annotation."""
         extras = get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
         return next((extra for extra in extras if isinstance(extra, str)), "")
 
@@ -49,23 +49,23 @@ class Parameter:
 
 
 def plain_type(annotation: Any) -> Any:
-    """An annotation without meaning and constraints."""
+    """Return an annotation without meaning and constraints."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def of_function(function: Callable[..., Any], filled_in: Collection[str]) -> tuple[Parameter, ...]:
-    """The parameters of a rule: its arguments but the first and those that the round fills in."""
+    """Return the parameters of a rule: its arguments except the first and those that the round fills in."""
     hints = get_type_hints(function, include_extras=True)
     arguments = list(inspect.signature(function).parameters.values())[1:]
-    told = [argument for argument in arguments if argument.name not in filled_in]
-    for argument in told:
+    declared = [argument for argument in arguments if argument.name not in filled_in]
+    for argument in declared:
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or argument.name not in hints:
             raise TypeError(f"{function.__name__}: {argument} must be one parameter with a type")
-    return tuple(Parameter(argument.name, hints[argument.name], argument.default) for argument in told)
+    return tuple(Parameter(argument.name, hints[argument.name], argument.default) for argument in declared)
 
 
 def of_dataclass(cls: type[Any]) -> tuple[Parameter, ...]:
-    """The parameters of a dataclass: the fields its constructor takes."""
+    """Return the parameters of a dataclass: the fields of its constructor."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
         Parameter(field.name, hints[field.name], _default(field)) for field in dataclasses.fields(cls) if field.init
@@ -80,7 +80,7 @@ def listed(parameters: Collection[Parameter]) -> list[str]:
 def check(
     owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any], noun: str = "parameter"
 ) -> dict[str, Any]:
-    """`given` with the defaults filled in, or a `ParameterError` that names the valid ones."""
+    """Return `given` with defaults filled in, or raise a `ParameterError` that names the valid parameters."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     known = {parameter.name: parameter for parameter in parameters}
@@ -97,13 +97,13 @@ def check(
             # A default is checked like any other value, and copied: it may be a list that its owner changes.
             value = _plain(value) if name in given else copy.deepcopy(value)
             adapter = TypeAdapter[Any](parameter.annotation, config=ConfigDict(allow_inf_nan=False))
-            # Suite files have lists only, so a list will do for a tuple.
+            # Suite files have no tuples, so a list is accepted for one.
             is_tuple = isinstance(value, list) and get_origin(plain_type(parameter.annotation)) is tuple
             checked[name] = adapter.validate_python(tuple(value) if is_tuple else value, strict=True)
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("List ").split(" after validation")[0]
             raise ParameterError(f"{owner}: {name} = {quoted(value)} {reason} ({valid})") from None
-        # A plugin may ask for any type, and a type may have a validator of its own.
+        # A plugin may declare any type, with a validator of its own.
         except (Exception, SystemExit) as error:
             raise ParameterError(f"{owner}: {name} = {quoted(value)} cannot be checked ({in_a_line(error)})") from error
         if _beyond_64_bits(checked[name]):
@@ -118,7 +118,7 @@ def _beyond_64_bits(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's or torch's as Python's."""
+    """Return a scalar of numpy or torch as a Python number."""
     return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
@@ -144,7 +144,7 @@ def _readable(annotation: Any) -> str:
 
 
 def read_value(text: str) -> Any:
-    """A value as people type it after an equals sign, in TOML; what is none is a text."""
+    """Return the value of a text typed after an equals sign: a TOML value, or else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -152,7 +152,7 @@ def read_value(text: str) -> Any:
 
 
 def quoted(value: Any) -> str:
-    """A value as a suite file would have it."""
+    """Return a value as a suite file would write it."""
     if isinstance(value, str):
         return f'"{_short(value)}"'
     try:
@@ -161,7 +161,7 @@ def quoted(value: Any) -> str:
         # Python refuses to print numbers of thousands of digits.
         return "a number too large to print"
     except Exception:
-        # A default of a plugin's may be anything.
+        # The default of a plugin may be anything.
         return f"a {type(value).__name__}"
     return text.lower() if value is None or isinstance(value, bool) else _short(text)
 

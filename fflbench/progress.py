@@ -1,4 +1,4 @@
-"""Progress for whoever waits: a bar on a terminal, a plain line in a log. Both go to standard error."""
+"""Progress on standard error: a bar on a terminal, a plain line in a log."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sized
@@ -14,15 +14,15 @@ _shown: ContextVar[bool] = ContextVar("shown", default=False)
 
 
 class Advance(Protocol):
-    """Says that so much more is done."""
+    """Function that advances a progress bar."""
 
     def __call__(self, amount: int, /) -> None:
-        """Add to what is done."""
+        """Advance the bar by an amount."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No bars and lines in here."""
+    """Suppress bars and lines inside this context."""
     token = _shown.set(True)
     try:
         yield
@@ -32,7 +32,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
-    """A bar that is filled by calling what this yields; inside another one it stays unseen."""
+    """Show a progress bar and yield the function that advances it; inside another bar, show nothing."""
     if _shown.get() or not sys.stderr.isatty():
         if not _shown.get():
             print(f"{what} ...", file=sys.stderr, flush=True)  # noqa: T201
@@ -56,7 +56,7 @@ def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0
 
 
 def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """The items, behind a bar that counts them."""
+    """Yield the items, with a bar that counts them."""
     length = len(items) if total is None and isinstance(items, Sized) else total
     with bar(what, length) as advance:
         for item in items:

@@ -1,4 +1,4 @@
-"""Named streams of one seed: each purpose draws from its own, so that no draw disturbs another."""
+"""Named random streams of one seed, one per purpose, so that no draw affects another purpose."""
 
 import hashlib
 
@@ -8,15 +8,15 @@ from fflbench.types import Indices
 
 
 def stream(seed: int, *purpose: str | int) -> np.random.Generator:
-    """The generator of one purpose, such as `stream(seed, "batches", participant, round)`."""
+    """Return the generator of one purpose, such as `stream(seed, "batches", participant, round)`."""
     named = repr([part if isinstance(part, str) else int(part) for part in (seed, *purpose)])
     return np.random.default_rng(int.from_bytes(hashlib.sha256(named.encode()).digest()))
 
 
 def fixed_split(n: int) -> tuple[Indices, Indices]:
-    """Which of n examples are to learn from (four fifths) and which to test on, the same for every seed and for ever.
+    """Return the indices of n examples for training (four fifths) and for testing, the same for every seed.
 
-    Numpy promises the stream of the legacy generator across versions (NEP 19), and of no other.
+    Numpy guarantees the same stream across versions for the legacy generator only (NEP 19).
     """
     order = np.random.RandomState(0).permutation(n)
     return order[: n * 4 // 5], order[n * 4 // 5 :]

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 from fflbench.errors import RecordError
 
 DEEPEST = 64
-"""Lists and objects inside one another; ours have six."""
+"""Most nested lists and objects; records have six."""
 LARGEST_INTEGER = 2**64
 AT_LEAST = 2**20
-"""Bytes that are asked for of a file that does not say how long it is."""
+"""Bytes that are requested from a file that reports no size."""
 
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -27,25 +27,25 @@ KINDS = {
 def read_bytes(file: Path, limit: int) -> bytes:
     """Return the content of a regular file of at most `limit` bytes; raise a `RecordError` that names it otherwise."""
     try:
-        # Opening a named pipe for reading would wait for somebody to write into it.
+        # Opening a named pipe for reading would otherwise wait for a writer.
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(handle, "rb") as stream:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise RecordError(f"{file} is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file")
-            # Python takes the memory before it reads, so a high limit is no number to ask for.
-            content = b"" if found.st_size > limit else stream.read(min(limit, max(found.st_size, AT_LEAST)) + 1)
+            info = os.fstat(handle)
+            if not stat.S_ISREG(info.st_mode):
+                raise RecordError(f"{file} is {KINDS.get(stat.S_IFMT(info.st_mode), 'something else')}, not a file")
+            # Python allocates the memory before it reads, so a high limit cannot be requested.
+            content = b"" if info.st_size > limit else stream.read(min(limit, max(info.st_size, AT_LEAST)) + 1)
     except IsADirectoryError as error:
         raise RecordError(f"{file} is a folder, not a file") from error
     except (OSError, ValueError) as error:
         raise RecordError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if max(found.st_size, len(content)) > limit:
+    if max(info.st_size, len(content)) > limit:
         raise RecordError(f"{file} is larger than {limit:,} bytes, the most that is read of such a file")
     return content
 
 
 def read_json(file: Path, limit: int) -> Any:
-    """Return what a JSON file of at most `limit` bytes holds; raise a `RecordError` that names it otherwise."""
+    """Return the value of a JSON file of at most `limit` bytes; raise a `RecordError` that names it otherwise."""
     content = read_bytes(file, limit)
     try:
         return parse_json(content)
@@ -54,10 +54,10 @@ def read_json(file: Path, limit: int) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """Return what JSON text holds; a `ValueError` where it is none, or where tables could not be made of it.
+    """Return the value of a JSON text, or raise a `ValueError` if it is invalid or unusable in tables.
 
-    Refused are numbers that are not finite or beyond 64 bits, lone surrogates (which no file can hold) and lists
-    nested more deeply than code that walks them can follow.
+    Numbers that are not finite or beyond 64 bits, lone surrogates (which no file can hold) and deeply nested lists are
+    refused.
     """
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_constant, parse_float=_float, parse_int=_integer)

@@ -1,8 +1,8 @@
-"""Everything fflbench knows by name, and how it got to know it.
+"""Registry of plugins: attacks, defenses, tasks, measures and suites by name.
 
 One decorator registers an attack, a defense or a task; suites are files, so a folder of them is registered with one
-call. What the tables show of a plugin is read off its source: the citation is its module's docstring, the summary the
-first paragraph of its own, the parameters its signature.
+call. Tables describe a plugin by its source: the citation is its module's docstring, the summary the first paragraph
+of its own, the parameters its signature.
 
 Plugins are modules, found through the entry-point group `fflbench.plugins` (the built-ins too) or named with
 `--plugin`. Where an entry point names a package, every module in it is loaded but those whose name starts with `_`.
@@ -53,7 +53,7 @@ F = Parameter(
     ],
     default="20%",
 )
-"""The parameter of every rule that is a function of `f: int`."""
+"""Parameter of every rule that is a function of `f: int`."""
 
 KNOWLEDGE = {
     "own data": "the attackers' own training data",
@@ -66,15 +66,15 @@ KNOWLEDGE = {
     "auxiliary data": "data like the victims'",
     "controlled participants": "participants who collude with the server, with their data",
 }
-"""What an attack may need to know. An attack declares it, and the tables show it."""
+"""Knowledge that an attack may need, which it declares and tables show."""
 
 
 LETTERS = 100
-"""That a name may have."""
+"""Most characters of a name."""
 
 
 class Kind(StrEnum):
-    """What can be registered."""
+    """Kinds of plugins."""
 
     ATTACK = "attack"
     PRIVACY_ATTACK = "privacy-attack"
@@ -89,7 +89,7 @@ class Kind(StrEnum):
 
     @property
     def plural(self) -> str:
-        """The word `fflbench list` takes."""
+        """Argument of `fflbench list` for this kind."""
         return f"{self}s"
 
 
@@ -99,7 +99,7 @@ CHAINED = (Kind.TRANSPORT, Kind.PREAGGREGATION, Kind.RULE, Kind.DEFENSE)
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One registered thing, with what the tables say of it."""
+    """Registered plugin, with its description in tables."""
 
     kind: Kind
     name: str
@@ -111,16 +111,16 @@ class Entry:
     citation: str = ""
     parameters: tuple[Parameter, ...] = ()
     version: int = 1
-    """Of its results: a change that alters them raises it."""
+    """Results version, raised by every change that alters results."""
     source: str = ""
     """Digest of an outside plugin's source when it was imported; empty for built-ins."""
     knows: tuple[str, ...] = ()
     tolerates: str = ""
-    """The attackers for which a rule's guarantee holds."""
+    """Condition on the number of attackers for which a rule's guarantee holds."""
     defined: str = ""
-    """The attackers for which a rule is defined at all."""
+    """Condition on the number of attackers for which a rule is defined at all."""
     linear: bool = False
-    """Whether a rule is a mean of its rows by weight, and so can work on their sum."""
+    """Whether a rule is a weighted mean of its rows, which a sum of updates is enough for."""
     participants: bool = False
     """Whether a rule must know who sent each row."""
     regroups: bool = False
@@ -131,15 +131,15 @@ class Entry:
 
     @property
     def results_version(self) -> int | str:
-        """Version that decides whether an old record still stands; an outside plugin's changes with its source."""
+        """Version by which an old record stays valid; an outside plugin's changes with its source."""
         return f"{self.version}+{self.source}" if self.source else self.version
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole set of parameters, defaults filled in, or a `ParameterError`."""
+        """Return all parameters, defaults filled in, or raise a `ParameterError`."""
         return parameters.check(str(self), self.parameters, given)
 
     def create(self, /, **given: Any) -> Any:
-        """The plugin with its parameters set: an object of its class, or one that calls its function."""
+        """Return the plugin with its parameters set: an object of its class, or one that calls its function."""
         checked = self.check(given)
         if not inspect.isclass(self.target):
             return _wrappers[self.kind](self, checked)
@@ -152,7 +152,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A plugin that could not be imported."""
+    """Plugin that could not be imported."""
 
     plugin: str
     error: str
@@ -168,7 +168,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=type[Any])
 
 
-# Registering
+# Registration
 
 
 def rule(
@@ -184,8 +184,8 @@ def rule(
 ) -> Callable[[T], T]:
     """Register a rule: a function from updates to their aggregate, or a subclass of `Rule` with a memory.
 
-    `tolerates` says for how many attackers f among n its guarantee holds, as in "f < n/2"; `defined`, where it differs,
-    for how many it has an answer at all. A class that reads `view.participants` says so with `participants`.
+    `tolerates` is the condition on f attackers among n for which its guarantee holds, as in "f < n/2"; `defined`, if it
+    differs, the one for which it has an answer at all. A class that reads `view.participants` sets `participants`.
     """
     return lambda target: _register(
         Kind.RULE,
@@ -214,7 +214,7 @@ def preaggregation(
 ) -> Callable[[T], T]:
     """Register a pre-aggregation: a function from updates to coefficients, one row of them per new row.
 
-    `regroups` says that it may return more or fewer rows than there are updates.
+    `regroups` is set if it may return more or fewer rows than there are updates.
     """
     return lambda target: _register(
         Kind.PREAGGREGATION,
@@ -296,7 +296,7 @@ def measure(name: str, *, title: str, citation: str = "", version: int = 1) -> C
 
 
 def wrap_functions(kind: Kind, wrapper: Callable[[Entry, Mapping[str, Any]], Any]) -> None:
-    """Let `Entry.create` of a registered function call this, with the entry and its parameters."""
+    """Set the function that `Entry.create` calls for registered functions, with the entry and its parameters."""
     _wrappers[kind] = wrapper
 
 
@@ -380,12 +380,12 @@ def _register(
 
 
 def _file_of(module: ModuleType) -> Path:
-    # A notebook's cells are no file; their module stands for one.
+    # The module of a notebook has no file; its name is used instead.
     return Path(getattr(module, "__file__", None) or f"<{module.__name__}>").resolve()
 
 
 FUNCTIONS = (Kind.RULE, Kind.PREAGGREGATION)
-"""Kinds of which a function may be one."""
+"""Kinds that a function may implement."""
 
 
 BASES = {
@@ -396,12 +396,12 @@ BASES = {
     Kind.TASK: ("fflbench.tasks.task", "Task"),
     Kind.MEASURE: ("fflbench.measures", "Measure"),
 }
-"""The class that a registered class must inherit from; privacy attacks have one for each measure that runs them."""
+"""Class that a registered class must inherit from; privacy attacks have one for each measure that runs them."""
 
 
 def _check_base(kind: Kind, name: str, target: type[Any]) -> None:
     module, base = BASES.get(kind, ("builtins", "object"))
-    # Nobody inherits from a class whose module is not imported.
+    # No class can inherit from one whose module is not imported.
     if not issubclass(target, getattr(sys.modules.get(module), base, ())):
         raise TypeError(f'{kind} "{name}" must be a subclass of {module}.{base}')
 
@@ -417,7 +417,7 @@ def _check_words(kind: Kind, name: object, version: object, **words: object) -> 
 
 
 def _inherit_annotations(cls: type[Any]) -> None:
-    """Let `rounds = 100` give an inherited field a new default: its type and meaning need not be said again."""
+    """Let `rounds = 100` give an inherited field a new default, without repeating its type and meaning."""
     inherited = get_type_hints(cls.__mro__[1], include_extras=True)
     for name in getattr(cls, "__dataclass_fields__", {}):
         if name in vars(cls) and name not in cls.__annotations__:
@@ -439,7 +439,7 @@ def _add(entry: Entry) -> None:
             f"{entry} is registered twice, by {_qualname(present)} in {present.file} and by {_qualname(entry)} in "
             f"{entry.file}; rename one of them"
         )
-    # One file under two module names (`attacks` imported from the checkout) is one plugin: the first import stands.
+    # One file under two module names (`attacks` imported from the checkout) is one plugin: the first import counts.
     if present and present.module != entry.module:
         return
     _entries[key] = entry
@@ -454,23 +454,23 @@ def _first_paragraph(docstring: str | None) -> str:
     return " ".join(paragraph.split())
 
 
-# Finding
+# Lookup
 
 
 def entries(kind: Kind) -> list[Entry]:
-    """Everything registered of one kind, by name."""
+    """Return all entries of one kind, sorted by name."""
     load_installed()
     return [entry for (of, _), entry in sorted(_entries.items()) if of is kind]
 
 
 def find(kind: Kind, name: str) -> Entry | None:
-    """The entry of that name, if its plugin is loaded."""
+    """Return the entry of a name, or None if its plugin is not loaded."""
     load_installed()
     return _entries.get((kind, name))
 
 
 def get(kind: Kind, name: str) -> Entry:
-    """The entry of that name, or an error with the nearest one."""
+    """Return the entry of a name, or raise an error with the nearest one."""
     if entry := find(kind, name):
         return entry
     names = [entry.name for entry in entries(kind)]
@@ -502,7 +502,7 @@ def _load(plugin: str) -> Iterator[Failure]:
         raise
     except KeyboardInterrupt:
         raise
-    # Strangers' code may end in any way, sys.exit() included.
+    # Foreign code may raise anything, sys.exit() included.
     except BaseException as error:
         for key in [key for key, entry in _entries.items() if f"{entry.module}.".startswith(f"{name}.")]:
             del _entries[key]
@@ -514,7 +514,7 @@ def _load(plugin: str) -> Iterator[Failure]:
     try:
         inner = [each.name for each in pkgutil.iter_modules(getattr(module, "__path__", ()))]
     except Exception as error:
-        # A module may call anything its path.
+        # A module may define __path__ as anything.
         yield Failure(plugin, in_a_line(error))
         return
     for each in inner:

@@ -1,4 +1,4 @@
-"""`fflbench run` and `fflbench status`: run a suite, make its tables, and say where runs stand."""
+"""Commands `fflbench run` and `fflbench status`: run a suite, make its tables, and show the status of runs."""
 
 import json
 import sys
@@ -13,11 +13,11 @@ import typer
 
 from fflbench.errors import RecordError
 from fflbench.execution import run as running
-from fflbench.execution import standing
+from fflbench.execution import status as run_status
 from fflbench.execution.display import write_json, write_line
 from fflbench.execution.estimates import memory_of
 from fflbench.execution.run import Options, Plan
-from fflbench.execution.standing import Standing
+from fflbench.execution.status import RunStatus
 from fflbench.progress import quiet
 from fflbench.records.store import Store, load, write_whole
 from fflbench.report import run_report
@@ -38,7 +38,7 @@ def run(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Plan, run, show the tables, and say how it went by the exit code."""
+    """Plan and run a suite, show its tables, and exit with a code for the outcome."""
     voice = Voice(options.log_json)
     if options.log_json:
         warnings.showwarning = lambda message, *_, **__: voice.say("note", str(message))
@@ -54,8 +54,8 @@ def run(
             device=options.device_here,
         )
         cells, todo = len(planned.cells), len(planned.open)
-        told = f"{planned.suite}: {counted(cells, 'cell')}, {cells - todo} done already, {todo} to run"
-        voice.say("plan", told, suite=planned.suite, cells=cells, done=cells - todo)
+        text = f"{planned.suite}: {counted(cells, 'cell')}, {cells - todo} done already, {todo} to run"
+        voice.say("plan", text, suite=planned.suite, cells=cells, done=cells - todo)
         if planned.changes:
             voice.say("changed", planned.changes, cells=len(planned.outdated))
         if dry_run:
@@ -70,48 +70,48 @@ def run(
         try:
             with planned.store.writing():
                 records = running.carry_out(planned, options, hear)
-                found = board(planned.suite, records)
+                tables = board(planned.suite, records)
                 if not planned.one_record:
-                    made = run_report.files(found, records, planned.store.arrays)
+                    made = run_report.files(tables, records, planned.store.arrays)
                     for name, content in made.items():
                         write_whole(planned.store.folder / name, content)
-            _show(found, planned.store.folder, voice)
+            _show(tables, planned.store.folder, voice)
         except KeyboardInterrupt:
             how = "the same command without --force" if force else "the same command"
-            told = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
-            voice.say("stopped", told, finished=finished)
+            text = f"stopped: {finished} of {todo} cells are finished and kept; {how} goes on with the rest"
+            voice.say("stopped", text, finished=finished)
             raise typer.Exit(130) from None
         seconds, folder = time.monotonic() - start, planned.store.folder
         where = "its record is" if planned.one_record else "records and tables are"
-        told = f"{counted(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
+        text = f"{counted(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
         failed = [record for record in records if record.status == "failed"]
-        voice.say("end", told, seconds=seconds, folder=str(folder), failed=len(failed))
+        voice.say("end", text, seconds=seconds, folder=str(folder), failed=len(failed))
         for record in failed:
             command = record.facts["run_alone"]
-            told = f"failed: {record}: {record.reason}\n  alone: {command}"
-            voice.say("failed", told, cell=record.id, reason=record.reason, command=command)
+            text = f"failed: {record}: {record.reason}\n  alone: {command}"
+            voice.say("failed", text, cell=record.id, reason=record.reason, command=command)
         if failed:
             raise typer.Exit(1)
 
 
 @dataclass
 class Voice:
-    """Says things in words, or to machines."""
+    """Messages on standard error, as text or JSON."""
 
     as_json: bool
 
     def say(self, event: str, text: str, **facts: object) -> None:
-        """One line on standard error."""
+        """Write one line to standard error."""
         if self.as_json:
             write_json(event, text=text, **facts)
         else:
             write_line(text)
 
 
-def _show(found: Board, folder: Path, voice: Voice) -> None:
-    """The tables, to whoever is there to read them."""
+def _show(tables: Board, folder: Path, voice: Voice) -> None:
+    """Print the tables, or note that standard output cannot be written."""
     try:
-        run_report.show(found, console(width=None if sys.stdout.isatty() else 160))
+        run_report.show(tables, console(width=None if sys.stdout.isatty() else 160))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -124,32 +124,34 @@ def _show_plan(planned: Plan, workers: int | None, voice: Voice) -> None:
     if planned.open:
         seconds = running.estimate(planned, workers)
         needs = max(memory_of(planned.open))
-        told = f"the cells to run take about {duration(seconds)} here, by a short calibration, and "
-        voice.say("estimate", f"{told}up to {readable_bytes(needs)} of memory each", seconds=seconds, bytes=needs)
+        time_text = f"the cells to run take about {duration(seconds)} here, by a short calibration, and "
+        voice.say("estimate", f"{time_text}up to {readable_bytes(needs)} of memory each", seconds=seconds, bytes=needs)
 
 
 def status(folder: Path, *, as_json: bool, say: Callable[[str], None] = typer.echo) -> None:
-    """Say where the runs in a folder stand."""
+    """Show the status of the runs in a folder."""
     if not folder.is_dir():
         raise RecordError(f"there is no folder {folder}")
-    places = sorted({file.parent for file in folder.rglob(standing.FILE)})
-    # In this order: a run that ends in between has then said so.
-    found = [(place, Store(place).in_use, standing.read(place)) for place in places]
-    if not any(now for _, _, now in found):
+    places = sorted({file.parent for file in folder.rglob(run_status.FILE)})
+    # The lock is checked first: a run that ends in between has then written its final status.
+    runs = [(place, Store(place).in_use, run_status.read(place)) for place in places]
+    if not any(now for _, _, now in runs):
         count = len(load(folder))
-        what = f"{counted(count, 'record')}, and no word of the run that made them" if count else "no run and no record"
+        what = (
+            f"{counted(count, 'record')}, and no status of the run that made them" if count else "no run and no record"
+        )
         raise RecordError(f"{folder} holds {what}")
-    for place, in_use, now in found:
+    for place, in_use, now in runs:
         if now is None:
-            # Gone meanwhile, or a link to nowhere.
+            # Removed meanwhile, or a broken link.
             continue
         if now.state in ("starting", "running", "stopping") and not in_use:
             now = now.model_copy(update={"state": "lost", "running": [], "left": None})
-        say(json.dumps(now.model_dump()) if as_json else _told(place, now))
+        say(json.dumps(now.model_dump()) if as_json else _status_text(place, now))
 
 
-def _told(folder: Path, now: Standing) -> str:
-    """Where a run stands, for people."""
+def _status_text(folder: Path, now: RunStatus) -> str:
+    """Return the status of a run as text."""
     ended = now.before + now.done
     so_far = f"{duration(now.seconds)} so far, process {now.process} on {now.host}"
     states = {

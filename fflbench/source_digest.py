@@ -1,4 +1,4 @@
-"""Digest of a plugin's source, by which records know the code that made them."""
+"""Digest of a plugin's source, by which records identify the code that made them."""
 
 import ast
 import functools
@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 BUILT_IN = "fflbench"
-"""The package whose plugins need no digest: their results versions are raised by hand and held by tests."""
+"""Package whose plugins need no digest: their results versions are raised by hand and checked by tests."""
 
 
 def source_digest(module: ModuleType) -> str:
-    """Return the digest of an outside module's source, with what it may call of its own; empty for built-ins.
+    """Return the digest of an outside module's source and of its own modules that it may call; empty for built-ins.
 
     Comments and layout do not count. A module of a package counts with the whole package, a loose file with the modules
     beside it that it imports. Where there is no source to read, as in a notebook, the digest is empty.
@@ -31,23 +31,23 @@ def source_digest(module: ModuleType) -> str:
 
 def _modules(package: Path) -> Iterator[Path]:
     for folder, inner, files in os.walk(package):
-        # Hidden folders and virtual environments inside it hold code of others.
+        # Hidden folders and virtual environments inside it hold other code.
         inner[:] = [name for name in inner if name[0] != "." and not (Path(folder) / name / "pyvenv.cfg").exists()]
         yield from (Path(folder) / name for name in files if name.endswith(".py"))
 
 
 def _imported(file: Path) -> set[Path]:
     """Return a file and all modules in its folder that it imports, directly or through one another."""
-    found: set[Path] = set()
+    imported: set[Path] = set()
     waiting = {file}
     while waiting:
         each = waiting.pop()
-        found.add(each)
+        imported.add(each)
         for name in _imports(each):
             beside = file.parent / name
             more = _modules(beside) if (beside / "__init__.py").is_file() else iter([beside.with_suffix(".py")])
-            waiting |= {module for module in more if module.is_file()} - found
-    return found
+            waiting |= {module for module in more if module.is_file()} - imported
+    return imported
 
 
 def _imports(file: Path) -> set[str]:
@@ -62,23 +62,23 @@ def _imports(file: Path) -> set[str]:
 
 
 def _of_files(root: Path, files: list[Path]) -> str:
-    # Once for all plugins of a package, but anew where a file was changed and its module reloaded.
+    # Cached for all plugins of a package until a file changes and its module is reloaded.
     seen = [(file.relative_to(root).as_posix(), file, file.stat().st_mtime_ns) for file in files if file.is_file()]
-    # Under whatever name a single file comes.
+    # The name of a single file does not count.
     return _digest(tuple(seen if len(seen) > 1 else [("", *each[1:]) for each in seen]))
 
 
 @functools.cache
 def _digest(files: tuple[tuple[str, Path, int], ...]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, file, _ in files:
         for part in (name.encode(), _without_layout(file.read_bytes())):
-            found.update(len(part).to_bytes(8) + part)
-    return found.hexdigest()[:16]
+            digest.update(len(part).to_bytes(8) + part)
+    return digest.hexdigest()[:16]
 
 
 def _without_layout(source: bytes) -> bytes:
-    """Return source written anew from its syntax tree; what is not Python counts byte by byte."""
+    """Return source regenerated from its syntax tree, or unchanged if it is not Python."""
     try:
         return ast.unparse(ast.parse(source)).encode("utf-8", "surrogatepass")
     except (SyntaxError, ValueError, RecursionError):

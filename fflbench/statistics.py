@@ -1,4 +1,4 @@
-"""Figures with intervals."""
+"""Statistics: means with intervals, paired tests and prediction intervals."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,28 +7,28 @@ from statistics import fmean
 
 
 def stdev(values: Sequence[float]) -> float:
-    """The standard deviation of a sample; Python's own reckons in fractions, which takes a hundred times as long."""
+    """Return the standard deviation of a sample; Python's own uses fractions and takes a hundred times as long."""
     middle = fmean(values)
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def shown(value: float, digits: int, powers_from: float = 1e12) -> str:
-    """Return a number with so many digits behind the point, or as a power of ten where it is that large."""
+    """Return a number with `digits` behind the decimal point, or as a power of ten from `powers_from` on."""
     return f"{value:.{digits}f}" if abs(value) < powers_from else f"{value:.2e}"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds, and how far the truth may be from it."""
+    """Mean over seeds with its confidence interval."""
 
     mean: float
     half_width: float | None
-    """Of the 95% interval; none with fewer than two seeds."""
+    """Half width of the 95% interval; None with fewer than two seeds."""
     seeds: int
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The mean with its 95% interval by Student's t."""
+    """Return the mean with its 95% interval by Student's t."""
     n = len(values)
     if n < 2:
         return Estimate(fmean(values), None, n)
@@ -39,7 +39,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 BySeed = Mapping[int, float]
-"""A figure of each seed."""
+"""Figure of each seed."""
 
 LEVEL = 0.05
 TINY = 1e-9
@@ -47,33 +47,33 @@ TINY = 1e-9
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference over seeds that both sides have."""
+    """Mean difference over the seeds that both sides have."""
 
     estimate: Estimate
     p: float | None
-    """Of no difference, two-sided, by Student's paired t; none with fewer than two seeds."""
+    """Two-sided p-value of no difference, by Student's paired t-test; None with fewer than two seeds."""
 
 
 def paired(ours: BySeed, theirs: BySeed) -> Difference | None:
-    """Ours less theirs, seed by seed; nothing where they share none."""
+    """Return the difference of ours and theirs, seed by seed; None if they share no seed."""
     shared = [ours[seed] - theirs[seed] for seed in sorted(ours) if seed in theirs]
     if not shared:
         return None
-    found = estimate(shared)
+    difference = estimate(shared)
     if len(shared) < 2:
-        return Difference(found, None)
+        return Difference(difference, None)
     spread = stdev(shared)
-    if spread <= TINY * abs(found.mean):
-        # Without any spread there is nothing to test by: no difference is none, and another is not tested.
-        return Difference(found, 1.0 if found.mean == 0 else None)
+    if spread <= TINY * abs(difference.mean):
+        # Without any spread there is no test: p is 1 for no difference, and unknown for any other.
+        return Difference(difference, 1.0 if difference.mean == 0 else None)
     from scipy.special import stdtr
 
-    t = found.mean / (spread / math.sqrt(len(shared)))
-    return Difference(found, float(2 * stdtr(len(shared) - 1, -abs(t))))
+    t = difference.mean / (spread / math.sqrt(len(shared)))
+    return Difference(difference, float(2 * stdtr(len(shared) - 1, -abs(t))))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Adjusted so that the chance of any false find stays at the level (Holm, Scandinavian J. of Statistics, 1979)."""
+    """Return p-values adjusted for the family-wise error rate (Holm, Scandinavian J. of Statistics, 1979)."""
     order = sorted(range(len(ps)), key=lambda place: ps[place])
     adjusted, highest = [0.0] * len(ps), 0.0
     for rank, place in enumerate(order):
@@ -83,7 +83,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def worst(figures: Iterable[BySeed], *, highest: bool = False) -> dict[int, float]:
-    """The worst figure of each seed that all of them have: the lowest, or the highest."""
+    """Return the worst figure, lowest or highest, of each seed that all of them have."""
     listed = list(figures)
     seeds = set.intersection(*(set(figure) for figure in listed)) if listed else set()
     choose = max if highest else min
@@ -91,14 +91,14 @@ def worst(figures: Iterable[BySeed], *, highest: bool = False) -> dict[int, floa
 
 
 def leaders(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
-    """Who is "best" or "tied" with the best: best only where every other is worse by paired tests, Holm-corrected."""
+    """Return who is "best" (every other is worse by paired tests, Holm-corrected) or "tied" with the best."""
     means = {name: fmean(figure.values()) for name, figure in figures.items() if figure}
     if not means:
         return {}
     best = (max if highest else min)(means, key=lambda name: means[name])
     others = [name for name in means if name != best]
-    found = {name: paired(figures[best], figures[name]) for name in others}
-    ps = [1.0 if difference is None or difference.p is None else difference.p for difference in found.values()]
+    differences = {name: paired(figures[best], figures[name]) for name in others}
+    ps = [1.0 if difference is None or difference.p is None else difference.p for difference in differences.values()]
     level = [name for name, p in zip(others, holm(ps), strict=True) if p >= LEVEL]
     if not level:
         return {best: "best"} if others else {}
@@ -106,7 +106,7 @@ def leaders(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
 
 
 def prediction(values: Sequence[float], level: float = 0.95, *, share: bool = False) -> tuple[float, float] | None:
-    """Where one more seed's figure falls so often, of a share within 0 and 1; nothing with fewer than two."""
+    """Return the prediction interval for one more seed, of a share within 0 and 1; None with fewer than two seeds."""
     n = len(values)
     if n < 2:
         return None
@@ -118,15 +118,14 @@ def prediction(values: Sequence[float], level: float = 0.95, *, share: bool = Fa
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the standard deviation of single values."""
+    """Return the mean and the standard deviation of single values."""
     return fmean(values), stdev(values) if len(values) > 1 else 0.0
 
 
 def exact_interval(found: int, tried: int) -> tuple[float, float]:
-    """Where a share lies with at least 95% (Clopper and Pearson, Biometrika 1934)."""
+    """Return the exact 95% interval of a share (Clopper and Pearson, Biometrika 1934)."""
     from scipy.special import betaincinv
 
-    # As everywhere: 95%.
     tail = (1 - 0.95) / 2
     low = 0.0 if found == 0 else float(betaincinv(found, tried - found + 1, tail))
     high = 1.0 if found == tried else float(betaincinv(found + 1, tried - found, 1 - tail))

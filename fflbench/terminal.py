@@ -1,7 +1,7 @@
-"""Output that a terminal shows and never obeys, whatever text records, suites, plugins and exceptions bring along.
+"""Terminal output in which text of records, suites, plugins and exceptions has no control characters.
 
-`guarded()` is the one place where standard output and standard error are made safe. Colours and bars are sequences that
-a terminal is meant to obey: they come from `console()`, which makes the text between them safe and skips the guard.
+`guarded()` is the one place where standard output and standard error are made safe. Colours and bars are control
+sequences: they come from `console()`, which makes the text between them safe and skips the guard.
 """
 
 import sys
@@ -22,18 +22,18 @@ VISIBLE = PICTURES | ESCAPES
 
 
 def visible(text: str) -> str:
-    """Text with every control character but tab and newline replaced by a picture of it or its escape sequence."""
+    """Return a text with every control character but tab and newline replaced by a symbol or escape sequence."""
     return text if text.isascii() and text.isprintable() else text.translate(VISIBLE)
 
 
 class Guarded:
-    """A text stream that writes what is visible of a text."""
+    """Text stream that replaces control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unguarded = stream
 
     def write(self, text: str) -> int:
-        """Write the text; its length, as of any stream."""
+        """Write the text and return its length."""
         self.unguarded.write(visible(text))
         return len(text)
 
@@ -43,21 +43,21 @@ class Guarded:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        # Bytes would go past the guard.
+        # Bytes would bypass the guard.
         if name == "buffer":
             raise AttributeError(name)
         return getattr(self.unguarded, name)
 
 
 def unguarded(stream: TextIO) -> TextIO:
-    """The stream behind a guarded one."""
-    found: TextIO = getattr(stream, "unguarded", stream)
-    return found
+    """Return the stream behind a guarded one."""
+    plain: TextIO = getattr(stream, "unguarded", stream)
+    return plain
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Guard standard output and standard error; what their encoding lacks is spelled out too."""
+    """Guard standard output and standard error; characters that their encoding lacks are escaped too."""
     before = sys.stdout, sys.stderr
     for stream in before:
         if hasattr(stream, "reconfigure"):
@@ -70,7 +70,7 @@ def guarded() -> Iterator[None]:
 
 
 def console(file: TextIO | None = None, **options: Any) -> "Console":
-    """A rich console on a stream (default: standard output) that styles text and makes it visible."""
+    """Return a rich console on a stream (default: standard output) that replaces control characters in text."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 

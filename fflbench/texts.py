@@ -1,4 +1,4 @@
-"""Texts that anyone may have written, as files and their names may hold them."""
+"""Texts from outside, made safe for files and file names."""
 
 import csv
 import io
@@ -11,11 +11,11 @@ FORMULA = ("=", "+", "-", "@")
 
 
 LONGEST = 100
-"""Bytes of a file's name, without what is put before and behind it."""
+"""Most bytes of a file's name, without prefix and ending."""
 
 
 def slug(text: str) -> str:
-    """Return a text as the name of a file, whatever it holds, cut by bytes as file systems count."""
+    """Return any text as the name of a file, limited in bytes as file systems do."""
     name = re.sub(r"[^\w.]+", "-", text).strip("-.").lower()
     return name.encode()[:LONGEST].decode(errors="ignore").strip("-.") or "unnamed"
 
@@ -34,7 +34,7 @@ def distinct(name: str, taken: Iterable[str]) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things, with an s behind several."""
+    """Return a number with its noun, in the plural for any number but 1."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

@@ -1,10 +1,10 @@
-"""How many attackers a rule bears: conditions such as "f < n/2", "f < (n - 2)/2" or "f <= n - 3"."""
+"""Conditions on the attackers that a rule tolerates, such as "f < n/2", "f < (n - 2)/2" or "f <= n - 3"."""
 
 import re
 
 
 def bears(condition: str, f: int, n: int) -> bool:
-    """Whether the condition holds for f attackers among n."""
+    """Return whether the condition holds for f attackers among n."""
     parsed = re.fullmatch(r"f (<=?) (?:n - (\d+)|(?:n|\(n - (\d+)\))(?:/([1-9]\d*))?)", condition)
     if parsed is None:
         raise ValueError(f'"{condition}" is not a condition on f and n such as "f < (n - 2)/2"')
@@ -13,5 +13,5 @@ def bears(condition: str, f: int, n: int) -> bool:
 
 
 def largest(condition: str, n: int) -> int:
-    """The largest f for which the condition holds; 0 where there is none."""
+    """Return the largest f for which the condition holds; 0 where there is none."""
     return max((f for f in range(n) if bears(condition, f, n)), default=0)

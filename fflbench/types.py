@@ -1,4 +1,4 @@
-"""What the arrays are called.
+"""Type aliases of arrays.
 
 A row of a `Matrix` is one participant's update: the change of its model, parameters first, then float buffers.
 """
@@ -11,7 +11,7 @@ import numpy.typing as npt
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Vector: TypeAlias = npt.NDArray[np.float32]
 Coefficients: TypeAlias = npt.NDArray[np.float64]
-"""How each new row (first axis) combines the old ones (second axis)."""
+"""Coefficients of the old rows (second axis) in each new row (first axis)."""
 Indices: TypeAlias = npt.NDArray[np.int64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Inputs: TypeAlias = npt.NDArray[Any]

@@ -1,4 +1,4 @@
-"""Stretches of time and amounts of memory, as people write and read them."""
+"""Durations and sizes of memory, parsed and formatted."""
 
 import math
 import re
@@ -10,18 +10,18 @@ BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def parse_duration(text: str | None) -> float:
-    """Seconds, from 90, 90s, 30m, 2h or 1d; nothing is for ever."""
+    """Return the seconds of 90, 90s, 30m, 2h or 1d; infinity for None."""
     if text is None:
         return math.inf
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
-    seconds = float(found[1]) * SECONDS[found[2]] if found else 0.0
+    parsed = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
+    seconds = float(parsed[1]) * SECONDS[parsed[2]] if parsed else 0.0
     if not seconds:
         raise ParameterError(f'"{text}" is no stretch of time such as 90s, 30m or 2h')
     return seconds
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time for people."""
+    """Return a duration as text."""
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -29,16 +29,16 @@ def duration(seconds: float) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """A size as people write it: 16GB, 500M."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * BYTES[found[2].upper()] if found else 0.0
+    """Return the bytes of a size such as 16GB or 500M."""
+    parsed = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    size = float(parsed[1]) * BYTES[parsed[2].upper()] if parsed else 0.0
     if not 1 <= size < math.inf:
         raise ParameterError(f'"{text}" is no size of memory such as 16GB or 500MB')
     return int(size)
 
 
 def readable_bytes(count: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes as text."""
     for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if count >= size:
             return f"{count / size:.1f} {unit}"

@@ -14,7 +14,7 @@ LAYERS = (
     ("errors", "types", "tolerance", "texts", "statistics", "metrics", "source_digest"),
     ("randomness", "conversion", "terminal", "reading", "units", "parameters"),
     ("progress",),
-    ("registry", "networks"),
+    ("registry", "sorting_networks"),
     ("kernels",),
     ("data",),
     ("tasks",),
@@ -214,3 +214,23 @@ def test_a_word_of_the_exchange_is_found(source):
 )
 def test_other_words_are_let_through(source):
     assert not any(OF_THE_EXCHANGE.search(word) for word, _ in words(ast.parse(source)))
+
+
+def docstrings(tree):
+    """Docstrings of modules, classes, functions and attributes."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                yield statement.value.value, statement.lineno
+
+
+def test_no_docstring_is_a_riddle():
+    """One that begins with "What" says that there is something, and leaves the reader to find out which."""
+    found = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in sorted(MODULES.values())
+        for text, line in docstrings(ast.parse(file.read_text("utf-8")))
+        if isinstance(text, str) and text.startswith("What ")
+    ]
+    assert found == []

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fflbench.execution.standing import FILE, Failed, Running, Standing
+from fflbench.execution.status import FILE, Failed, Running, RunStatus
 from fflbench.records.store import write_whole
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e\r\x7f\b"
@@ -125,7 +125,7 @@ def test_errors_obey_no_text(command, arguments):
 
 
 def test_a_status_file_is_shown_and_not_obeyed(command):
-    now = Standing(
+    now = RunStatus(
         suite=EVIL,
         command=EVIL,
         host=EVIL,

@@ -1,1 +1,1 @@
-"""Attacks on the model: participants who send poisoned updates."""
+"""Poisoning attacks: participants who send poisoned updates."""

@@ -1,4 +1,4 @@
-"""A control: what noise does that no defense can tell from an honest update by its length."""
+"""A control for poisoning attacks: random noise with the norm of an honest update."""
 
 import numpy as np
 

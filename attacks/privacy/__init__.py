@@ -1,1 +1,1 @@
-"""Attacks on people's data: what a curious server or participant learns."""
+"""Privacy attacks by a curious server on participants' data."""

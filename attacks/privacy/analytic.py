@@ -1,6 +1,4 @@
-"""Inputs in closed form. Phong et al., Privacy-preserving deep learning via additively homomorphic encryption, IEEE
-TIFS 2018; Geiping et al., How easy is it to break privacy in federated learning?, NeurIPS 2020, proposition 3.1.
-"""
+"""Inputs in closed form, from the gradient of a linear layer."""
 
 from typing import TYPE_CHECKING
 
@@ -12,15 +10,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@privacy_attack("analytic", title="Analytic", knows=["server view"])
+@privacy_attack(
+    "analytic",
+    title="Analytic",
+    knows=["server view"],
+    citation="Inputs in closed form. Phong et al., Privacy-preserving deep learning via additively homomorphic "
+    "encryption, IEEE TIFS 2018; Geiping et al., How easy is it to break privacy in federated learning?, NeurIPS 2020, "
+    "proposition 3.1.",
+)
 class Analytic(PrivacyAttack):
     r"""Divide a biased linear layer's gradient by that of its bias: for one example that is the layer's input.
 
     $$ x = \frac{\partial \ell / \partial W_i}{\partial \ell / \partial b_i}, \qquad
        i = \arg\max |\partial \ell / \partial b| $$
 
-    The model must begin with that layer, or what comes out is no input. For several examples it finds mixtures of them:
-    as many as there are examples, from the rows with the largest biases.
+    The model must begin with that layer, or the result is no input. For several examples the results are mixtures of
+    them: as many as there are examples, from the rows with the largest bias gradients.
     """
 
     def reconstruct(self, observed: Observed) -> Guess:
@@ -38,7 +43,7 @@ class Analytic(PrivacyAttack):
 
 
 def _first_linear(observed: Observed) -> "tuple[Tensor, Tensor]":
-    """The gradients of the layer that sees the input."""
+    """Return the gradients of the model's first layer, or raise an error where it is not linear."""
     from torch import nn
 
     learning = (

@@ -10,7 +10,7 @@ from fflbench.registry import privacy_attack
 
 @privacy_attack("dlg", title="DLG", knows=["server view"])
 class DLG(PrivacyAttack):
-    r"""Look for inputs and labels whose gradients are the observed ones, by L-BFGS from random ones.
+    r"""Search for inputs and labels whose gradients match the observed ones, by L-BFGS from random starts.
 
     $$ \min_{x, y} \sum_l \lVert \nabla_{W_l} \ell(F(x, W), \mathrm{softmax}(y)) - \nabla W_l \rVert^2 $$
     """
@@ -26,7 +26,7 @@ class DLG(PrivacyAttack):
 
 @privacy_attack("idlg", title="iDLG", knows=["server view"], citation="Zhao, Mopuri and Bilen, iDLG, arXiv 2020.")
 class IDLG(DLG):
-    """Read the label off the last layer's gradient first, then look for the input alone."""
+    """Infer the label from the last layer's gradient first, then search for the input alone."""
 
     def reconstruct(self, observed: Observed) -> Guess:
         from fflbench.privacy.inversion import invert, labels

@@ -1,6 +1,4 @@
-"""Li, Li and Ribeiro, Effective passive membership inference attacks in federated learning against overparameterized
-models, ICLR 2023.
-"""
+"""Membership inference by the cosine of an example's gradient and the update."""
 
 from typing import TYPE_CHECKING
 
@@ -15,14 +13,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@privacy_attack("gradient-alignment", title="Gradient alignment", knows=["server view"])
+@privacy_attack(
+    "gradient-alignment",
+    title="Gradient alignment",
+    knows=["server view"],
+    citation="Li, Li and Ribeiro, Effective passive membership inference attacks in federated learning against "
+    "overparameterized models, ICLR 2023.",
+)
 class GradientAlignment(MembershipAttack):
-    r"""Take examples for members whose own gradient points where the update went.
+    r"""Judge examples to be members whose own gradient is aligned with the update.
 
     $$ \cos(-\nabla \ell(x; w), \Delta) $$
 
-    Of Adam's change the gradient's scale is gone in every coordinate, so it is taken off the examples' gradients too:
-    each coordinate is divided by its root mean square over the suspects.
+    Adam's updates do not depend on the gradient's scale in each coordinate, so it is removed from the examples'
+    gradients too: each coordinate is divided by its root mean square over the suspects.
     """
 
     def conversion(self, task: Task) -> str:
@@ -37,8 +41,8 @@ class GradientAlignment(MembershipAttack):
         direction = torch.from_numpy(np.ascontiguousarray(update[server.examine.columns.parameters]))
         direction = direction.to(server.examine.device)
         scale = server.examine.spread(server.before, suspects) if server.task.optimizer == "adam" else 1.0
-        found = [
+        cosines = [
             F.cosine_similarity(-gradients / scale, direction[None])
             for gradients in server.examine.gradients(server.before, suspects)
         ]
-        return torch.cat(found)
+        return torch.cat(cosines)

@@ -10,12 +10,13 @@ from fflbench.registry import privacy_attack
 
 @privacy_attack("inverting-gradients", title="Inverting gradients", knows=["server view"])
 class InvertingGradients(PrivacyAttack):
-    r"""Look for inputs whose gradient points where the observed one does and that vary smoothly, by signed Adam.
+    r"""Search for smooth inputs whose gradient has the direction of the observed one, by signed Adam.
 
     $$ \min_{x \in [0, 1]} 1 - \frac{\langle \nabla \ell(x), g \rangle}{\lVert \nabla \ell(x) \rVert \lVert g \rVert}
        + \alpha \, TV(x) $$
 
-    Labels are read off the last layer first. The rate falls to a tenth after 3/8, 5/8 and 7/8 of the steps.
+    Labels are inferred from the last layer's gradient first. The rate falls to a tenth after 3/8, 5/8 and 7/8 of
+    the steps.
     """
 
     steps: Annotated[int, Ge(8), "steps of Adam"] = 600

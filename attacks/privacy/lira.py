@@ -1,6 +1,6 @@
 """The likelihood-ratio attack, online. Carlini et al., Membership inference attacks from first principles, S&P 2022.
 
-Shadow models are updates here: of people the server makes up, from the same global model behind the same defense.
+Shadow models are updates here: of simulated participants, from the same global model behind the same defense.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @privacy_attack("lira", title="LiRA", knows=["server view", "auxiliary data"])
 class LiRA(MembershipAttack):
-    r"""Compare how sure the model is of an example with how sure it was when made-up people held it, and when not.
+    r"""Compare the model's confidence in an example with that of shadow updates trained with it and without it.
 
     $$ \log \frac{\mathcal{N}(\phi; \mu_{in}, \sigma_{in}^2)}{\mathcal{N}(\phi; \mu_{out}, \sigma_{out}^2)}, \qquad
        \phi = \log \frac{p_y}{1 - p_y} $$
@@ -27,7 +27,7 @@ class LiRA(MembershipAttack):
     Means are each example's own, variances are shared, as the paper advises for few shadows.
     """
 
-    shadows: Annotated[int, Ge(8), "people the server makes up"] = 500
+    shadows: Annotated[int, Ge(8), "shadow participants"] = 500
 
     @property
     def rehearses(self) -> bool:
@@ -40,8 +40,8 @@ class LiRA(MembershipAttack):
         groups = [held[first : first + people] for first in range(0, len(held), people)]
         sure, inside = [], []
         for sight in server.rehearse(groups, "shadows"):
-            own = np.concatenate([groups[sight.group][who] for who in sight.look.people])
-            for update in sight.look.updates:
+            own = np.concatenate([groups[sight.group][who] for who in sight.observed.people])
+            for update in sight.observed.updates:
                 sure.append(server.examine.confidences(server.after(update), suspects).cpu().numpy())
                 inside.append(np.isin(suspects, own))
         self.suspects, self.sure = suspects, np.stack(sure)
@@ -59,10 +59,10 @@ class LiRA(MembershipAttack):
         return torch.from_numpy(density[0] - density[1])
 
     def _normal(self, chosen: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.float64], float]:
-        """Each suspect's mean over the chosen shadows, and the deviation from it that all share."""
+        """Return each suspect's mean over the chosen shadows, and the standard deviation that all share."""
         counts = chosen.sum(0)
         total = np.where(chosen, self.sure, 0.0).sum(0)
-        # A suspect that no shadow held, or all did, is judged by all of them.
+        # A suspect that no shadow trained on, or all did, is judged by all of them.
         mean = np.where(counts > 0, total / np.maximum(counts, 1), self.sure.mean(0))
         squares = np.where(chosen, (self.sure - mean) ** 2, 0.0).sum()
         return mean, float(np.sqrt(squares / max(counts.sum() - np.count_nonzero(counts), 1)) + 1e-6)

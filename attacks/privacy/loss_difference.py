@@ -1,7 +1,7 @@
-"""What training improved: the loss before less the loss after.
+"""Membership inference by the improvement of the loss in training.
 
-The global model stands for the one without the example, as reference models do in Watson et al., On the importance of
-difficulty calibration in membership inference attacks, ICLR 2022.
+The global model takes the place of reference models trained without the example, as in Watson et al., On the importance
+of difficulty calibration in membership inference attacks, ICLR 2022.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @privacy_attack("loss-difference", title="Loss difference", knows=["server view"])
 class LossDifference(MembershipAttack):
-    r"""Take examples for members on which the update made the model better: $\ell(x; w) - \ell(x; w + \Delta)$."""
+    r"""Judge examples to be members whose loss the update reduced: $\ell(x; w) - \ell(x; w + \Delta)$."""
 
     def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
         before, after = (server.examine.losses(weights, suspects) for weights in (server.before, server.after(update)))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @privacy_attack("loss-threshold", title="Loss threshold", knows=["server view"])
 class LossThreshold(MembershipAttack):
-    r"""Take examples for members on which the model is good after the update: $-\ell(x; w + \Delta)$."""
+    r"""Judge examples to be members whose loss is low after the update: $-\ell(x; w + \Delta)$."""
 
     def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
         return -server.examine.losses(server.after(update), suspects)

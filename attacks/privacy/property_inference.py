@@ -13,14 +13,14 @@ from fflbench.types import Matrix
 
 @privacy_attack("property-inference", title="Property inference", knows=["server view", "auxiliary data"])
 class PropertyInference(PropertyAttack):
-    """Learn from made-up people with and without the property how their updates differ: a random forest, as there.
+    """Train a random forest on updates of shadow participants with and without the property.
 
-    It sees changes of the model as they are, so nothing is converted, whatever the optimiser.
+    Its features are the updates themselves, so nothing is converted, whatever the optimiser.
     """
 
-    shadows: Annotated[int, Ge(10), "people the server makes up"] = 500
-    trees: Annotated[int, Ge(1), "of the forest"] = 200
-    plain: Annotated[bool, "learn from updates that no defense has touched, as the FFL paper has its server do"] = False
+    shadows: Annotated[int, Ge(10), "shadow participants"] = 500
+    trees: Annotated[int, Ge(1), "trees of the forest"] = 200
+    plain: Annotated[bool, "train on updates without the defense, as the FFL paper's server does"] = False
 
     @property
     def rehearses(self) -> bool:
@@ -33,17 +33,17 @@ class PropertyInference(PropertyAttack):
         having = coins(-(-self.shadows // informed.people), informed.people, informed.rng)
         rows, truth = [], []
         for sight in informed.rehearse(having, plain=self.plain):
-            for update in sight.look.updates:
-                rows += [update] * len(sight.look.people)
-                truth += [having[sight.group][who] for who in sight.look.people]
+            for update in sight.observed.updates:
+                rows += [update] * len(sight.observed.people)
+                truth += [having[sight.group][who] for who in sight.observed.people]
         seed = int(informed.rng.integers(2**31))
         self.forest = RandomForestClassifier(self.trees, n_jobs=1, random_state=seed)
         self.forest.fit(self._features(np.stack(rows)), truth)
 
     def judge(self, updates: Matrix) -> npt.NDArray[np.float64]:
-        found: npt.NDArray[np.float64] = self.forest.predict_proba(self._features(updates))[:, 1]
-        return found
+        scores: npt.NDArray[np.float64] = self.forest.predict_proba(self._features(updates))[:, 1]
+        return scores
 
     def _features(self, updates: Matrix) -> Matrix:
-        # A model that noise has made useless may overflow.
+        # A model that noise has ruined may overflow.
         return np.clip(np.nan_to_num(updates[:, self.parameters]), -1e6, 1e6)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from fflbench.errors import ParameterError
-from fflbench.privacy.crowd import alike
+from fflbench.privacy.member_split import alike
 from fflbench.privacy.membership import MembershipAttack, Server
 from fflbench.registry import privacy_attack
 from fflbench.tasks import Task
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @privacy_attack("white-box", title="White box", knows=["server view", "auxiliary data", "controlled participants"])
 class WhiteBox(MembershipAttack):
-    """Learn from participants it controls what members look like from inside: a classifier of all that models show.
+    """Train a classifier of members on the white-box features of examples held by controlled participants.
 
-    It sees loss and confidence before and after, the gradient's norm and alignment with the update layer by layer, what
-    the last layer is fed, the output and the class. Non-members to learn from are auxiliary data of the same
-    classes. A logistic regression takes the place of the paper's network: with so few controlled participants it
-    generalised better than any other.
+    Features are loss and confidence before and after the update, the gradient's norm and alignment with the update
+    layer by layer, the last layer's input, the output and the class. Non-members for training are auxiliary data of the
+    same classes. A logistic regression replaces the paper's network: with so few controlled participants it generalised
+    better than any other.
     """
 
     repeats: Annotated[int, Ge(1), "times the controlled participants train"] = 4
-    examples: Annotated[int, Ge(1), "members of each, and as many others, that it learns from each time"] = 100
-    freedom: Annotated[float, Gt(0), "of the regression's weights: the inverse of their penalty"] = 0.01
-    plain: Annotated[bool, "learn from updates that no defense has touched, as the FFL paper has its server do"] = False
+    examples: Annotated[int, Ge(1), "members of each participant, and as many non-members, to train on each time"] = 100
+    freedom: Annotated[float, Gt(0), "inverse of the penalty on the regression's weights"] = 0.01
+    plain: Annotated[bool, "train on updates without the defense, as the FFL paper's server does"] = False
 
     @property
     def rehearses(self) -> bool:
@@ -45,17 +45,18 @@ class WhiteBox(MembershipAttack):
         from sklearn.preprocessing import StandardScaler
 
         if len(server.controlled) < server.people:
-            told = f"{len(server.controlled)} do, and {server.people} take part"
-            raise ParameterError(f"white-box needs as many participants who sit out the round as take part: {told}")
+            counts = f"{len(server.controlled)} do, and {server.people} take part"
+            raise ParameterError(f"white-box needs as many participants who sit out the round as take part: {counts}")
         y = server.examine.y.cpu().numpy()
         self.scale = server.examine.spread(server.before, server.auxiliary)
         groups = [server.controlled] * self.repeats
         features, truth = [], []
         for sight in server.rehearse(groups, "controlled", plain=self.plain):
-            members = np.concatenate([groups[sight.group][who] for who in sight.look.people])
-            members = server.rng.permutation(members[server.alone[members]])[: self.examples * len(sight.look.people)]
+            people = sight.observed.people
+            members = np.concatenate([groups[sight.group][who] for who in people])
+            members = server.rng.permutation(members[server.alone[members]])[: self.examples * len(people)]
             chosen = alike(y, members, server.auxiliary, server.rng)
-            for update in sight.look.updates:
+            for update in sight.observed.updates:
                 features.append(self._features(server, update, np.concatenate(chosen)))
                 truth.append(np.repeat([True, False], [len(part) for part in chosen]))
         self.classifier = make_pipeline(StandardScaler(), LogisticRegression(C=self.freedom, max_iter=1000))
@@ -81,13 +82,13 @@ class WhiteBox(MembershipAttack):
             examine.outputs(after, which),
             F.one_hot(examine.y[torch.from_numpy(which).to(examine.device)], len(server.task.classes)),
         ]
-        # A model that noise has made useless may overflow.
+        # A model that noise has ruined may overflow.
         features = torch.cat([part.double() for part in parts], 1).nan_to_num().clamp(-1e6, 1e6)
-        found: npt.NDArray[np.float64] = features.cpu().numpy()
-        return found
+        array: npt.NDArray[np.float64] = features.cpu().numpy()
+        return array
 
     def _alignments(self, server: Server, update: Vector, which: Indices) -> "Tensor":
-        """By layer and all together: how long an example's gradient is, and where it points as against the update."""
+        """Return norms of the examples' gradients and their cosines with the update, by layer and all together."""
         import torch
         from torch.nn import functional as F
 
@@ -98,11 +99,11 @@ class WhiteBox(MembershipAttack):
         change = torch.from_numpy(np.ascontiguousarray(update)).to(server.examine.device)[None]
         rows = []
         for gradients in server.examine.gradients(server.before, which):
-            told = []
+            features = []
             for span in spans:
                 own, scaled = gradients[:, span], gradients[:, span] / self.scale[span]
-                told += [_norm(own), *(F.cosine_similarity(-each, change[:, span]) for each in (own, scaled))]
-            rows.append(torch.stack(told, 1))
+                features += [_norm(own), *(F.cosine_similarity(-each, change[:, span]) for each in (own, scaled))]
+            rows.append(torch.stack(features, 1))
         return torch.cat(rows)
 
 

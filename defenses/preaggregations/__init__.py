@@ -1,1 +1,1 @@
-"""Pre-aggregations: recombinations of the server's rows before a rule sees them."""
+"""Pre-aggregations: combinations of the server's rows before the rule."""

@@ -1,6 +1,4 @@
-"""Static clipping, with the default of ByzFL (González et al., ByzFL: research framework for robust federated learning,
-2025).
-"""
+"""Static clipping of updates."""
 
 from typing import Annotated
 
@@ -12,7 +10,12 @@ from fflbench.registry import preaggregation
 from fflbench.types import Coefficients, Matrix
 
 
-@preaggregation("clipping", title="Clipping")
+@preaggregation(
+    "clipping",
+    title="Clipping",
+    citation="Static clipping, with the default of ByzFL (González et al., ByzFL: research framework for robust "
+    "federated learning, 2025).",
+)
 def clipping(
     updates: Matrix,
     bound: Annotated[float, Gt(0), "largest norm of an update"] = 2.0,

@@ -16,13 +16,13 @@ ROUNDING = 1e-12
 
 @rule("foolsgold", title="FoolsGold", participants=True)
 class FoolsGold(Rule):
-    """Weigh participants down whose last-layer updates, summed over all rounds, point the way somebody else's do.
+    """Reduce the weight of participants whose last-layer updates, summed over all rounds, resemble another's.
 
-    Everybody seen so far is compared, whether or not selected in this round. Where all weights are zero there is no
-    answer. Diverse updates are taken for honest, so added noise earns full weight: that is the published behaviour.
+    All participants seen so far are compared, whether or not selected in this round. Where all weights are zero there
+    is no aggregate. Diverse updates count as honest, so added noise gets full weight: that is the published behaviour.
     """
 
-    kappa: Annotated[float, Gt(0), "confidence: how sharply the weights tell alike from different"] = 1.0
+    kappa: Annotated[float, Gt(0), "confidence: how sharply the weights separate similar from different updates"] = 1.0
 
     def begin(self, setting: ServerSetting) -> None:
         super().begin(setting)
@@ -44,7 +44,7 @@ class FoolsGold(Rule):
 
 
 def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:
-    r"""The weight of each history (Algorithm 1 of the paper).
+    r"""Return the weight of each history (Algorithm 1 of the paper).
 
     $$ v_i = \max(0, \max_{j \ne i} c_{ij}), \qquad c'_{ij} = c_{ij} \min(1, v_i / v_j), \qquad
        \alpha_i = \frac{1 - \max_j c'_{ij}}{\max_k (1 - \max_j c'_{kj})}, \qquad
@@ -52,7 +52,8 @@ def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[n
 
     with $c$ the cosine, the ratio applied where $v_j > v_i$ (the honest are pardoned for resembling a sybil), and
     $\alpha$ and $w$ kept between 0 and 1. That $v$ is never negative is not in the pseudocode but in the authors' code,
-    where nobody resembles itself; without it pardoning would turn round for whoever is opposed to everybody.
+    where a participant's similarity to itself is zero; without it pardoning would be inverted for a participant whose
+    cosine with all others is negative.
     """
     if len(histories) == 1:
         return np.ones(1)
@@ -60,7 +61,7 @@ def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[n
     norms = np.sqrt(products.diagonal())
     lengths = np.outer(norms, norms)
     cosine = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-    # Weights are relative to the largest distance from 1, so rounding must not make twins differ.
+    # Weights are relative to the largest distance from 1, so rounding must not make equal histories differ.
     cosine[cosine > 1 - ROUNDING] = 1
     np.fill_diagonal(cosine, 0)
     most = cosine.max(1)

@@ -44,7 +44,7 @@ def multi_krum(
 
 
 def scores(distances: Distances, f: int) -> Distances:
-    """Return every update's distance to its neighbours."""
+    """Return every update's sum of squared distances to its nearest others."""
     # The first of each row is the distance to itself.
     total: Distances = np.sort(distances, axis=1)[:, 1 : len(distances) - f - 1].sum(1)
     return total

@@ -1,5 +1,6 @@
-"""Reputation, the server's half of fragmented federated learning. Jebreel et al., Enhanced security and privacy via
-fragmented federated learning, IEEE Transactions on Neural Networks and Learning Systems, 2022.
+"""Reputation. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022.
+
+The server's half of that paper.
 """
 
 import math
@@ -19,9 +20,9 @@ from .median import median
 
 @rule("reputation", title="Reputation", tolerates="f <= n/5", participants=True)
 class Reputation(Rule):
-    """Score every row by its likeness to the others, and let reputations decide who is selected and believed.
+    """Score every row by its similarity to the others, and let reputations decide who is selected and trusted.
 
-    docs/ffl.md tells where this differs from the paper's letter, and why; the literal choices are parameters.
+    docs/ffl.md explains where this differs from the paper's text, and why; the literal choices are parameters.
     """
 
     alpha: Annotated[float, Ge(0), Le(1), "weight of magnitude against direction in a score"] = 0.2
@@ -61,10 +62,10 @@ class Reputation(Rule):
         """Score, update reputations, send feedback, and average by trust."""
         assert view.participants is not None
         similarity = scores(view.rows, view.columns, self.alpha) if len(view.rows) else np.empty(0)
-        # Without a single finite row there is no quartile: then any score falls short of the highest.
+        # Without a single finite row there is no quartile: then any score is below the highest.
         quartile = np.quantile(similarity, 0.25) if len(similarity) else 1.0
         senders = np.concatenate([view.participants, view.dropped])
-        # A row that is not finite is as unlike the others as can be.
+        # A row that is not finite gets the lowest similarity.
         difference = np.concatenate([similarity, np.zeros(len(view.dropped))]) - quartile
         reputation = self.memory["global"]
         scored = len(senders) if self.non_finite == "penalise" else len(view.participants)
@@ -94,12 +95,12 @@ class Reputation(Rule):
         shares = trust * view.weights / view.weights.sum()
         combined: Vector = median(view.rows) if warming_up else shares.astype(np.float32) @ view.rows
         weight = 1.0 if warming_up else float(shares.sum())
-        # Rows are whole models less the global one, which stays with the weight that the rows have in all.
+        # Rows are local models minus the global one, which keeps the weight that the rows have in total.
         return combined + np.float32(weight - 1 / view.scale) * view.model
 
 
 def scores(updates: Matrix, columns: Columns, alpha: float) -> npt.NDArray[np.float64]:
-    r"""Return how alike each update is to the others, from 0 to 1.
+    r"""Return each update's similarity to the others, from 0 to 1.
 
     $$ sim_k = \alpha \left( 1 - \frac{|med - \lVert x_k \rVert|}{\max_j |med - \lVert x_j \rVert|} \right)
        + (1 - \alpha) \frac{1 + \cos(x_{k,L}, med_L)}{2} $$

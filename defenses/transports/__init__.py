@@ -1,1 +1,1 @@
-"""Transports: how updates travel from participants to the server, and what of them it sees."""
+"""Transports: how updates travel from participants to the server, and what the server sees of them."""

@@ -1,4 +1,4 @@
-"""The view that secure aggregation leaves, without its protocol (Bonawitz et al., CCS 2017)."""
+"""The server's view under secure aggregation, without its protocol (Bonawitz et al., CCS 2017)."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -12,9 +12,9 @@ from fflbench.registry import transport
 
 @transport("ideal-secagg", title="Ideal secure aggregation")
 class IdealSecAgg(Transport):
-    """Let the server see the average by examples and nothing else: the yardstick for whatever hides updates.
+    """Let the server see the average by examples and nothing else, as a reference for transports that hide updates.
 
-    Nobody's update can be judged, so nobody is kept out, and one that is not finite spoils the round.
+    No single update can be judged, so no participant is excluded, and an update that is not finite ruins the round.
     """
 
     rows: ClassVar[Rows] = "sum"

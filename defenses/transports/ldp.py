@@ -1,6 +1,4 @@
-"""Local differential privacy by the Gaussian mechanism (Dwork and Roth, The algorithmic foundations of differential
-privacy, 2014), on each update of federated averaging, as Geyer et al. (arXiv:1712.07557) clip it.
-"""
+"""Local differential privacy by the Gaussian mechanism."""
 
 import functools
 import time
@@ -16,21 +14,26 @@ from fflbench.kernels import finite_rows, row_norms
 from fflbench.registry import transport
 
 
-@transport("ldp", title="Local differential privacy")
+@transport(
+    "ldp",
+    title="Local differential privacy",
+    citation="Local differential privacy by the Gaussian mechanism (Dwork and Roth, The algorithmic foundations of "
+    "differential privacy, 2014), on each update of federated averaging, as Geyer et al. (arXiv:1712.07557) clip it.",
+)
 class LDP(Transport):
     r"""Clip each update and add noise before anybody sees it.
 
     $$ \tilde x_k = x_k \min\!\left(1, \frac{C}{\lVert x_k \rVert}\right) + \mathcal{N}(0, (z C)^2 I) $$
 
-    Whoever looks at a participant's submissions cannot tell its updates from any others: replacing one moves the
+    An observer of a participant's submissions cannot distinguish its updates from any others: replacing one moves the
     clipped row by 2C at most, so a round is a Gaussian mechanism of noise multiplier z/2, and the rounds a participant
-    takes part in compose. Buffers travel in the same row and are clipped and noised with it. Numbers of examples are
-    sent as they are, and noise of floating-point numbers is not exactly normal: both are outside the promise.
+    takes part in compose. Buffers are in the same row and are clipped and noised with it. Numbers of examples are sent
+    in the clear, and floating-point noise is not exactly normal: the guarantee covers neither.
     """
 
     clip: Annotated[float, Gt(0), "C, the largest norm of an update"] = 1.0
     noise: Annotated[float, Ge(0), "z, the noise's deviation as a multiple of the clip"] = 1.0
-    delta: Annotated[float, Gt(0), Lt(1), "the chance with which the promise may fail"] = 1e-5
+    delta: Annotated[float, Gt(0), Lt(1), "probability with which the guarantee may fail"] = 1e-5
 
     @staticmethod
     def missing() -> str:
@@ -54,13 +57,13 @@ class LDP(Transport):
         return ["attackers are taken to clip and add noise like everybody, which nothing forces them to do"]
 
     def guarantee(self) -> dict[str, Any]:
-        """What is promised to whoever took part most often."""
+        """Return the guarantee for the participant that took part most often."""
         rounds = int(self.memory["taken part"].max())
         spent = None if self.noise == 0 else epsilon(self.noise, rounds, self.delta)
         return {"epsilon": spent, "delta": self.delta, "rounds": rounds}
 
     def _add_noise(self, upload: Upload) -> None:
-        """Let each participant clip and noise its own row; one that is not finite becomes noise alone, unnoticed."""
+        """Clip each row and add noise to it; a row that is not finite becomes noise alone."""
         rows = upload.rows
         rows[~finite_rows(rows)] = 0
         norms = np.maximum(row_norms(rows), np.finfo(np.float64).tiny)
@@ -72,7 +75,7 @@ class LDP(Transport):
 
 @functools.cache
 def epsilon(noise: float, rounds: int, delta: float) -> float:
-    """The epsilon of so many rounds, by Renyi differential privacy (Mironov, CSF 2017): an upper bound."""
+    """Return an upper bound on the epsilon of so many rounds, by Renyi differential privacy (Mironov, CSF 2017)."""
     if rounds == 0:
         return 0.0
     from dp_accounting import GaussianDpEvent

@@ -1,6 +1,6 @@
-"""Sources of secrets. No numpy, torch or `random` generator is ever near one.
+"""Sources of secrets, which never come from a generator of numpy, torch or `random`.
 
-Protocols show others parts of a pad in clear, so a generator whose state can be solved for would give the rest away.
+Protocols reveal parts of a pad in clear, so a generator whose state can be solved for would reveal the rest.
 """
 
 import builtins
@@ -15,13 +15,13 @@ from fflbench.randomness import stream
 
 
 def derive(secret: bytes, *label: str | int | bytes, size: int = 32) -> bytes:
-    """HKDF-SHA256 of a secret for one purpose; labels of different parts never run together."""
+    """Derive a key from a secret for one purpose by HKDF-SHA256; every part of the label is length-prefixed."""
     parts = [part if isinstance(part, bytes) else str(part).encode() for part in label]
     return hkdf(secret, b"".join(len(part).to_bytes(4) + part for part in (b"fflbench", *parts)), size)
 
 
 def hkdf(secret: bytes, info: bytes, size: int, salt: bytes = b"") -> bytes:
-    """HKDF-SHA256 (RFC 5869)."""
+    """Derive a key by HKDF-SHA256 (RFC 5869)."""
     derived = HKDF(secret, size, salt, SHA256, context=info)
     assert isinstance(derived, bytes)
     return derived
@@ -37,11 +37,11 @@ class Entropy:
     seed: int | None = field(default=None, repr=False)
 
     def bytes(self, size: int, *purpose: str | int) -> bytes:
-        """Return so many bytes for one purpose, which must never be asked for twice."""
+        """Return `size` bytes for one purpose, which must never be used twice."""
         return os.urandom(size) if self.seed is None else self.derive("entropy", *purpose, size=size)
 
     def derive(self, *purpose: str | int, size: int = 32) -> "builtins.bytes":
-        """Return a secret of this entropy, the same whenever it is asked for."""
+        """Return a secret of this entropy, the same on every call."""
         if self.seed is None:
             raise ValueError("only an entropy with a seed repeats its secrets")
         return derive(f"cell {self.seed}".encode(), *purpose, size=size)

@@ -2,4 +2,4 @@
 
 
 class ProtocolError(Exception):
-    """A message that must not be accepted: the exchange ends."""
+    """Message that must not be accepted: the exchange ends."""

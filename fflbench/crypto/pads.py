@@ -1,4 +1,4 @@
-"""Pads and masks: AES-256-CTR keystreams, straight into preallocated arrays.
+"""Pads and masks: AES-256-CTR keystreams, written into preallocated arrays.
 
 A stream's key is derived for one seed and one label and used for nothing else, so its counter starts at zero.
 """
@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.uint8]
 
 
 def pad_key(seed: bytes, purpose: str, round: int) -> bytes:
-    """Return the key of a pad. Its label names no party: a server derives it without being told who drew the seed."""
+    """Return the key of a pad, whose label names no party: the server need not know who drew the seed."""
     return derive(seed, "pad", purpose, round)
 
 
@@ -29,19 +29,19 @@ def add_pad(data: npt.NDArray[Any], key: bytes, out: npt.NDArray[Any]) -> None:
 
 
 def pad(key: bytes, out: Words) -> Words:
-    """The keystream itself."""
+    """Fill an array with the keystream of a key."""
     out.fill(0)
     add_pad(out, key, out)
     return out
 
 
 def mask(shared: bytes, round: int, initiator: int, acceptor: int, size: int) -> Mask:
-    """One unbiased bit a coordinate: 1 where it is swapped, 0 where it is kept."""
+    """Return one unbiased bit per coordinate: 1 where it is swapped, 0 where it is kept."""
     bits = np.zeros(-(-size // 8), np.uint8)
     add_pad(bits, derive(shared, "mask", round, initiator, acceptor), bits)
     return np.unpackbits(bits, count=size)
 
 
 def as_bytes(array: npt.NDArray[Any]) -> "memoryview[int]":
-    """An array's memory, as bytes."""
+    """Return an array's memory as bytes."""
     return array.data.cast("B")

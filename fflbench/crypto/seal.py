@@ -1,4 +1,4 @@
-"""Sealed seeds: what only the server can open (RSA, 3,072 bits, OAEP with SHA-256)."""
+"""Sealed seeds, encrypted for the server (RSA, 3,072 bits, OAEP with SHA-256)."""
 
 from collections.abc import Callable
 from itertools import count
@@ -16,7 +16,7 @@ SEALED_BYTES = BITS // 8
 
 
 class SealingKey:
-    """The server's public key, which everybody has."""
+    """Public key of the server."""
 
     def __init__(self, exported: bytes) -> None:
         self.exported = exported
@@ -29,7 +29,7 @@ class SealingKey:
 
 
 class OpeningKey:
-    """The server's private key. It is never written anywhere, and shows nothing of itself."""
+    """Private key of the server, which is never written or shown."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._key = RSA.generate(BITS, randfunc=_stream(entropy, "server key"))
@@ -47,11 +47,11 @@ class OpeningKey:
 
 
 def _label(round: int) -> bytes:
-    """OAEP label: without it a seed sealed in one round could be submitted again in another."""
+    """Return the OAEP label, without which a seed sealed in one round could be submitted again in another."""
     return f"fflbench round {round}".encode()
 
 
 def _stream(entropy: Entropy, *purpose: str | int) -> Callable[[int], bytes]:
-    """What pycryptodome wants of a source of randomness: bytes, as many as it asks for, never the same again."""
+    """Return a source of randomness for pycryptodome: a function of a number of bytes that never repeats itself."""
     calls = count()
     return lambda size: entropy.bytes(size, *purpose, next(calls))

@@ -1,4 +1,4 @@
-"""Data: where it comes from, how it is checked and prepared, how it is divided among participants."""
+"""Data sets: download, checks, preparation, and partition among participants."""
 
 from fflbench.data.examples import Data, Examples
 from fflbench.data.partitions import partition

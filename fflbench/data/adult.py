@@ -35,7 +35,7 @@ PARTS = (
 
 
 def prepare(contents: Contents) -> Data:
-    """Ten standardised features. Both files are joined and lose their duplicate rows; four fifths are to learn from."""
+    """Return ten standardised features; both files are joined without duplicate rows, four fifths for training."""
     rows = [
         tuple(cell.strip() for cell in line.rstrip(".").split(","))
         for part in PARTS
@@ -51,7 +51,7 @@ def prepare(contents: Contents) -> Data:
 
 
 def codes(feature: str, column: npt.NDArray[np.str_]) -> npt.NDArray[np.float64]:
-    """Numbers as they are, married or not as 1 or 0, other categories by their place in the alphabet ("?" is one)."""
+    """Return a column as numbers: married as 1 or 0, other categories by alphabetical order ("?" is one)."""
     if feature == "marital-status":
         return np.char.startswith(column, "Married").astype(np.float64)
     if np.char.isdigit(column).all():

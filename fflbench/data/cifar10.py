@@ -10,13 +10,13 @@ from fflbench.data.sources import Contents, DataSet, Download, Part, tar_members
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-"""Of the training pixels, by channel: the figures everybody uses."""
+"""Mean and deviation of the training pixels by channel, as commonly used."""
 
 SIZE = 10_000 * 3073
 """Bytes of a part: ten thousand records."""
 
 ARCHIVE = 200 * 10**6
-"""Bytes that the archive holds at most; its six parts have 184 million."""
+"""Most bytes in the archive; its six parts have 184 million."""
 
 PARTS = (
     Part("data_batch_1.bin", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5", SIZE),
@@ -29,13 +29,13 @@ PARTS = (
 
 
 def unpack(file: Path) -> Contents:
-    """The parts in the tar archive, which keeps them in a folder."""
+    """Return the parts in the tar archive, where they are in a folder."""
     names = {part.name for part in PARTS}
     return {Path(path).name: content for path, content in tar_members(file, ARCHIVE) if Path(path).name in names}
 
 
 def prepare(contents: Contents) -> Data:
-    """Normalised images and their classes; a record is one byte of label and 3,072 of pixels, channel by channel."""
+    """Return normalised images and classes from records of one byte of label and 3,072 of pixels by channel."""
 
     def examples(names: list[str]) -> Examples:
         records = np.concatenate([np.frombuffer(contents[name], np.uint8).reshape(-1, 3073) for name in names])

@@ -1,4 +1,4 @@
-"""The digits that come with scikit-learn: 1,797 images of 8 x 8 (UCI, Alpaydin and Kaynak, 1998)."""
+"""Digits that come with scikit-learn: 1,797 images of 8 x 8 (UCI, Alpaydin and Kaynak, 1998)."""
 
 import functools
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from fflbench.randomness import fixed_split
 
 @functools.cache
 def load() -> Data:
-    """Pixels from 0 to 1, four fifths to learn from."""
+    """Return images with pixels from 0 to 1, four fifths of them for training."""
     table = np.loadtxt(_file(), delimiter=",")
     pixels, y = table[:, :-1], table[:, -1].astype(np.int64)
     x = (pixels / 16).astype(np.float32).reshape(-1, 1, 8, 8)
@@ -22,7 +22,7 @@ def load() -> Data:
 
 
 def _file() -> Path:
-    """Where scikit-learn keeps them; importing it to ask would take longer than to train on them."""
+    """Return the file in scikit-learn's folder, without the import, which would take longer than training."""
     spec = find_spec("sklearn")
     folders = spec.submodule_search_locations if spec else None
     for folder in folders or ():

@@ -1,4 +1,4 @@
-"""Getting a data set from the network: with a bar, resumable, and checked before it replaces anything."""
+"""Download of data sets: with a progress bar, resumable, and checked before it replaces anything."""
 
 import urllib.error
 import urllib.request
@@ -16,7 +16,7 @@ CHUNK = 1 << 18
 
 
 def fetch(data_set: DataSet) -> None:
-    """Bring in whatever parts are missing or damaged. An archive found in the folder is used instead of the network."""
+    """Download parts that are missing or damaged; an archive in the folder is used instead of the network."""
     if not _wanted(data_set):
         return
     folder = data_set.folder
@@ -26,7 +26,7 @@ def fetch(data_set: DataSet) -> None:
             wanted = _wanted(data_set)
             for place, download in enumerate(wanted):
                 try:
-                    _bring_in(data_set, download)
+                    _obtain(data_set, download)
                 except _DownloadError as failed:
                     files = ", ".join(each.file_name for each in wanted[place:])
                     raise DataError(
@@ -41,24 +41,24 @@ def fetch(data_set: DataSet) -> None:
 
 
 class _DownloadError(Exception):
-    """No address gave what it should."""
+    """No address returned the expected file."""
 
 
 def _wanted(data_set: DataSet) -> list[Download]:
-    lacking = {found.part.name for found in status(data_set) if found.problem}
+    lacking = {each.part.name for each in status(data_set) if each.problem}
     return [download for download in data_set.downloads if lacking.intersection(download.parts)]
 
 
-def _bring_in(data_set: DataSet, download: Download) -> None:
+def _obtain(data_set: DataSet, download: Download) -> None:
     placed = data_set.folder / download.file_name
     is_archive = not {placed.name, placed.stem}.intersection(download.parts)
     if is_archive and placed.is_file():
         return _store(data_set, download, placed)
-    # The ending stays, since it says how to unpack.
+    # With the same ending, which decides how it is unpacked.
     partial = placed.with_name(f"partial-{placed.name}")
     reasons = []
     for url in download.urls:
-        # What was there before a break may not fit what comes after it: then start over once, from nothing.
+        # A resumed download may not fit the partial file: then start over once, from nothing.
         for _ in range(2 if partial.is_file() else 1):
             try:
                 _stream(url, partial, f"Fetching {download.file_name}")
@@ -93,7 +93,7 @@ def _stream(url: str, partial: Path, what: str) -> None:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)  # noqa: S310
     except urllib.error.HTTPError as error:
         if have and error.code == 416:
-            # The server has nothing beyond what is here; the checksum will tell whether that is all.
+            # The server has nothing beyond the partial file; the checksum decides whether it is complete.
             return
         raise
     with response:

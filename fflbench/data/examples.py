@@ -1,4 +1,4 @@
-"""What a task learns from and is tested on."""
+"""Training and test data of a task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from fflbench.types import Inputs, Labels
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs as the model takes them, and the class of each."""
+    """Inputs of a model, and the class of each."""
 
     x: Inputs
     y: Labels
@@ -24,7 +24,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Data:
-    """A training part, a test part, and facts about them that a model's shape depends on."""
+    """Training part, test part, and facts about them that a model's shape depends on."""
 
     train: Examples
     test: Examples
@@ -32,7 +32,7 @@ class Data:
 
     @classmethod
     def of(cls, x_train: npt.ArrayLike, y_train: npt.ArrayLike, x_test: npt.ArrayLike, y_test: npt.ArrayLike) -> "Data":
-        """Anybody's arrays, checked and brought to the types that training uses."""
+        """Return data from arrays, checked and converted to the types that training uses."""
         return cls(_examples("training", x_train, y_train), _examples("test", x_test, y_test))
 
 
@@ -42,7 +42,7 @@ def _examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examp
     except ValueError as error:
         raise DataError(f"the inputs and classes of the {part} part must be numbers ({error})") from error
     if y.ndim != 1 or x.shape[:1] != y.shape or len(y) == 0:
-        raise DataError(f"the {part} part needs one class an input, and at least one: got {x.shape} and {y.shape}")
+        raise DataError(f"the {part} part needs one class per input, and at least one: got {x.shape} and {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
         raise DataError(f"the classes of the {part} part must be whole numbers from 0, not such as {y.min()}")
     if np.issubdtype(x.dtype, np.floating):

@@ -23,7 +23,7 @@ INSIDE_A_WORD = re.compile(r"(?<=\w)['\u2019-](?=\w)")
 WORD = re.compile(r"[^\W_]+")
 
 SIZE = 100 * 10**6
-"""Bytes of a part at most: spellings differ, and the copies in circulation have 34 million."""
+"""Most bytes of a part: encodings differ, and common copies have 34 million."""
 
 PARTS = (
     Part("train.jsonl", "3303d20e331815fe811383bf993db33069cf36278394c3ac2d880df98f64bc19", SIZE),
@@ -32,18 +32,18 @@ PARTS = (
 
 
 def words(text: str) -> list[str]:
-    """Lower-cased words without markup or punctuation; an apostrophe or hyphen inside a word joins its halves."""
+    """Return lower-cased words without markup or punctuation; an apostrophe or hyphen in a word is removed."""
     return WORD.findall(INSIDE_A_WORD.sub("", MARKUP.sub(" ", text.lower())))
 
 
 def canonical(content: bytes) -> bytes:
-    """The reviews in sorted order, a line each: the archive and the copies in circulation order them differently."""
+    """Return the reviews sorted, one per line, since the archive and common copies order them differently."""
     reviews = sorted((int(review["label"]), str(review["text"])) for review in map(json.loads, content.splitlines()))
     return "".join(f"{label}\t{json.dumps(text)}\n" for label, text in reviews).encode()
 
 
 def unpack(file: Path) -> Contents:
-    """The reviews of the archive, where each is a text file in a folder named after its part and its class."""
+    """Return the reviews of the archive, where each is a text file in a folder named after its part and class."""
     reviews: dict[str, list[str]] = {part.name: [] for part in PARTS}
     for path, content in track(tar_members(file), f"Unpacking {file.name}", total=100_020):
         place = re.search(r"(train|test)/(neg|pos)/[^/]+\.txt$", path)
@@ -58,7 +58,7 @@ def unpack(file: Path) -> Contents:
 
 
 def prepare(contents: Contents) -> Data:
-    """The last 128 words of each review as indices, padded in front; every word of the training part has one."""
+    """Return the last 128 words of each review as indices into the training part's words, padded in front."""
     lines = [line.split(b"\t", 1) for part in PARTS for line in contents[part.name].splitlines()]
     y = np.array([int(label) for label, _ in lines])
     texts = [words(json.loads(text)) for _, text in track(lines, "Splitting IMDB's reviews into words")]

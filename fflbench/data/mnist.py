@@ -7,7 +7,7 @@ from fflbench.data.sources import Contents, DataSet, Download, Part, one_file
 from fflbench.types import Inputs, Labels
 
 MEAN, DEVIATION = 0.1307, 0.3081
-"""Of the training pixels: the figures everybody uses."""
+"""Mean and deviation of the training pixels, as commonly used."""
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
 
@@ -20,7 +20,7 @@ PARTS = (
 
 
 def prepare(contents: Contents) -> Data:
-    """Normalised images and their classes."""
+    """Return normalised images and their classes."""
 
     def images(part: str) -> Inputs:
         pixels = np.frombuffer(contents[part], np.uint8, offset=16).reshape(-1, 1, 28, 28)

@@ -1,4 +1,4 @@
-"""How the training part is divided among participants. Every example goes to exactly one; nobody is left empty."""
+"""Partitions of the training part among participants: every example goes to exactly one, and none stays empty."""
 
 from typing import Literal, TypeAlias
 
@@ -13,7 +13,7 @@ Scheme: TypeAlias = Literal["iid", "dirichlet", "shards"]
 def partition(
     scheme: Scheme, y: Labels, participants: int, rng: np.random.Generator, *, alpha: float = 0.5, shards: int = 2
 ) -> list[Indices]:
-    """The indices of each participant's examples, in ascending order."""
+    """Return the indices of each participant's examples, in ascending order."""
     needed = participants * (shards if scheme == "shards" else 1)
     if len(y) < needed:
         raise DataError(f"{len(y)} examples cannot be divided among {participants} participants, who need {needed}")
@@ -29,10 +29,10 @@ def partition(
 
 
 def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: float) -> list[Indices]:
-    r"""Each class c is divided by shares $p_c \sim \mathrm{Dir}(\alpha)$ (Hsu et al., arXiv:1909.06335, by class).
+    r"""Divide each class c by shares $p_c \sim \mathrm{Dir}(\alpha)$ (Hsu et al., arXiv:1909.06335, by class).
 
-    A small alpha leaves some without any example. They get one each from whoever has most, which changes the
-    distribution less than drawing again until it happens to fit (and, unlike that, always ends).
+    A small alpha leaves some participants without any example. Each of them gets one from the participant with most,
+    which changes the distribution less than drawing again until none is empty (and, unlike that, always ends).
     """
     parts: list[list[Indices]] = [[] for _ in range(participants)]
     for label in np.unique(y):
@@ -49,7 +49,7 @@ def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: fl
 
 
 def _shards(y: Labels, participants: int, rng: np.random.Generator, shards: int) -> list[Indices]:
-    """Sort by class, cut into equal shards, deal `shards` to each (McMahan et al., AISTATS 2017, section 3)."""
+    """Sort by class, cut into equal shards, assign `shards` to each (McMahan et al., AISTATS 2017, section 3)."""
     by_class = rng.permutation(len(y))
     by_class = by_class[np.argsort(y[by_class], kind="stable")]
     pieces = np.array_split(by_class, participants * shards)

@@ -1,8 +1,8 @@
-"""Sets as arrays, prepared once and memory-mapped from then on.
+"""Prepared data sets: arrays that are made once and memory-mapped afterwards.
 
-The arrays stand next to the data where that folder may be written, else in the user's cache, else they are made anew
-each time. They are kept under the checksums of their sources and the version of their preparation, and have checksums
-of their own.
+The arrays are next to the data if that folder is writable, else in the user's cache, else they are made again each
+time. Their folder is named after the checksums of their sources and the version of their preparation, and they have
+checksums of their own.
 """
 
 import functools
@@ -32,7 +32,7 @@ _prepared_only: ContextVar[bool] = ContextVar("prepared_only", default=False)
 
 
 class NotPreparedError(DataError):
-    """A set that would have to be prepared first, where nothing may be written."""
+    """Data set that would have to be prepared first, where nothing may be written."""
 
 
 @contextmanager
@@ -46,15 +46,15 @@ def prepared_only() -> Iterator[None]:
 
 
 def load(data_set: DataSet) -> Data:
-    """The set, from prepared arrays where there are any, else from its files, else from the network."""
-    found = _find(data_set)
-    if found:
-        return found
+    """Return a data set from its prepared arrays, else from its files, else from the network."""
+    prepared = _find(data_set)
+    if prepared:
+        return prepared
     if _prepared_only.get():
         raise NotPreparedError(f"{data_set.title} is not prepared yet")
     home = next((home for home in _homes(data_set) if _writable(home)), None)
     if home is None:
-        warnings.warn(f"{data_set.title} is prepared anew each time: no cache folder can be written", stacklevel=2)
+        warnings.warn(f"{data_set.title} is prepared again each time: no cache folder can be written", stacklevel=2)
         return _prepare(data_set)
     home.mkdir(parents=True, exist_ok=True)
     with FileLock(home / ".preparing.lock"):
@@ -62,12 +62,12 @@ def load(data_set: DataSet) -> Data:
 
 
 def is_prepared(data_set: DataSet) -> bool:
-    """Whether loading needs no source files."""
+    """Return whether loading needs no source files."""
     return any(os.path.isdir(home / data_set.key) for home in _homes(data_set))  # noqa: PTH112
 
 
 def is_here(data_set: DataSet) -> bool:
-    """Whether loading needs no network."""
+    """Return whether loading needs no network."""
     return is_prepared(data_set) or all(find(data_set.folder, part.name) for part in data_set.parts)
 
 
@@ -98,7 +98,7 @@ def _prepare(data_set: DataSet) -> Data:
 
 
 def _store(place: Path, data: Data) -> Data:
-    """Write all arrays into a new folder, then give it its name: whole or not at all."""
+    """Write all arrays into a new folder, then rename it, so that it is complete or absent."""
     arrays = {"x_train": data.train.x, "y_train": data.train.y, "x_test": data.test.x, "y_test": data.test.y}
     try:
         for left_over in place.parent.glob(".new-*"):
@@ -131,8 +131,8 @@ def _open(place: Path) -> Data:
         file = place / f"{name}.npy"
         if _checksum_as_is(file) != about["sha256"][name]:
             raise ValueError(f"the checksum of {file.name} does not hold")
-        # Copy on write: torch wants writable memory, and no write may reach the file or the next cell, which maps it
-        # anew. What nobody writes to is in memory once, however many workers there are.
+        # Copy on write: torch requires writable memory, but no write may reach the file or the next cell, which maps
+        # it again. Pages that are never written are in memory once for all workers.
         mapped: npt.NDArray[Any] = np.load(file, mmap_mode="c", allow_pickle=False)
         return mapped
 
@@ -141,7 +141,7 @@ def _open(place: Path) -> Data:
 
 
 def _checksum_as_is(file: Path) -> str:
-    """The checksum, computed once a process for a file that stays as it is."""
+    """Return the checksum of a file, computed once per process unless the file changes."""
     now = file.stat()
     return _checksum_of(file, now.st_ino, now.st_size, now.st_mtime_ns)
 
@@ -157,7 +157,7 @@ def _checksum(file: Path) -> str:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether new files may go there: a folder marked read-only is left alone even by a user who may write anywhere."""
+    """Return whether new files may go to a folder: never to a read-only one, even for a user who may write anywhere."""
     existing = next(place for place in (folder, *folder.parents) if os.path.exists(place))  # noqa: PTH110
     anyone_may = os.stat(existing).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)  # noqa: PTH116
     return os.path.isdir(existing) and bool(anyone_may) and os.access(existing, os.W_OK)  # noqa: PTH112

@@ -1,4 +1,4 @@
-"""The data sets that come as files, by name."""
+"""Data sets that come as files, by name."""
 
 from fflbench.data.adult import ADULT
 from fflbench.data.cifar10 import CIFAR10
@@ -11,7 +11,7 @@ SETS = {data_set.name: data_set for data_set in (ADULT, CIFAR10, IMDB, MNIST)}
 
 
 def named(name: str) -> DataSet:
-    """The set of that name, or an error with the nearest one."""
+    """Return the data set of a name, or raise an error with the nearest one."""
     if name == "digits":
         raise DataError("digits comes with scikit-learn: there is nothing to fetch")
     if name not in SETS:

@@ -1,7 +1,7 @@
-"""The files of a data set: where they lie, whether they are what they should be, how to get them.
+"""Files of a data set: their folder, checksums and downloads.
 
-A set is a folder of parts. A part may stand plain, `.gz` or `.xz`; its checksum is that of the unpacked content, so it
-holds for all three. Nothing is used before it is checked.
+A data set is a folder of parts. A part may be plain, `.gz` or `.xz`; its checksum is that of the unpacked content, so
+it is the same for all three. Nothing is used before it is checked.
 """
 
 import gzip
@@ -26,22 +26,22 @@ ENVIRONMENT = "FFLBENCH_DATA"
 Contents: TypeAlias = Mapping[str, bytes]
 
 LARGEST = 10**9
-"""Bytes that a part may unpack to where its set does not say how large it is."""
+"""Most bytes that a part may unpack to if its data set declares no size."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a set, known by the checksum of its content."""
+    """File of a data set, identified by the checksum of its content."""
 
     name: str
     sha256: str
     size: int = LARGEST
-    """Bytes of its content, or the most it may have: a file that unpacks to more is not read on."""
+    """Bytes of its content, or the most that it may have: reading stops there."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file on the network, and the parts that are in it."""
+    """File on the network, and the parts in it."""
 
     urls: tuple[str, ...]
     parts: tuple[str, ...]
@@ -49,13 +49,13 @@ class Download:
 
     @property
     def file_name(self) -> str:
-        """What it is called on disk."""
+        """Name of the file on disk."""
         return self.urls[0].rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A set that comes as files: its parts, where to get them, and how they become arrays."""
+    """Data set that comes as files: its parts, their downloads, and their conversion to arrays."""
 
     name: str
     title: str
@@ -63,25 +63,25 @@ class DataSet:
     downloads: tuple[Download, ...]
     prepare: Callable[[Contents], Data]
     version: int
-    """Of `prepare`: a new one makes all prepared arrays anew."""
+    """Version of `prepare`: with a new one all arrays are prepared again."""
     canonical: Callable[[bytes], bytes] = bytes
-    """Brings a part to the form whose checksum counts, where one content has several spellings."""
+    """Function that gives a part its canonical form, whose checksum counts, where copies differ in their order."""
 
     @property
     def folder(self) -> Path:
-        """Where its files are looked for."""
+        """Folder of its files."""
         return data_dir() / self.name
 
     @property
     def key(self) -> str:
-        """Stands for the sources' checksums and the way they are prepared."""
+        """Hash of the sources' checksums and the version of their preparation."""
         named = "\n".join([f"{self.name} {self.version}", *(part.sha256 for part in self.parts)])
         return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class PartStatus:
-    """What is known of a part: where it is, and what is wrong with it."""
+    """Status of a part: its file and its problem, if any."""
 
     part: Part
     file: Path | None
@@ -89,18 +89,18 @@ class PartStatus:
 
 
 def data_dir() -> Path:
-    """`$FFLBENCH_DATA`, which `--data-dir` sets, else the user's cache."""
+    """Return the folder of data sets: `$FFLBENCH_DATA`, which `--data-dir` sets, else in the user's cache."""
     given = os.environ.get(ENVIRONMENT)
     return Path(given).expanduser().absolute() if given else cache_dir() / "data"
 
 
 def cache_dir() -> Path:
-    """The user's cache folder for fflbench."""
+    """Return the user's cache folder for fflbench."""
     return platformdirs.user_cache_path("fflbench")
 
 
 def status(data_set: DataSet) -> Iterator[PartStatus]:
-    """Check every part of a set; one at a time, since unpacking takes its time."""
+    """Check every part of a data set and yield the results one by one, since unpacking is slow."""
     for part in data_set.parts:
         file = find(data_set.folder, part.name)
         if file is None:
@@ -115,7 +115,7 @@ def status(data_set: DataSet) -> Iterator[PartStatus]:
 
 
 def contents(data_set: DataSet) -> dict[str, bytes] | None:
-    """Every part unpacked and checked, or nothing where one is missing."""
+    """Return every part unpacked and checked, or None if one is missing."""
     files = {part: find(data_set.folder, part.name) for part in data_set.parts}
     if not all(files.values()):
         return None
@@ -127,24 +127,25 @@ def contents(data_set: DataSet) -> dict[str, bytes] | None:
 
 
 def checked(data_set: DataSet, part: Part, content: bytes, file: Path) -> bytes:
-    """The content in its canonical form, if its checksum holds."""
+    """Return the content in its canonical form, or raise a `DataError` if its checksum is wrong."""
     try:
         canonical = data_set.canonical(content)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(
             f"{file} is damaged ({error}); delete it and run: fflbench data fetch {data_set.name}"
         ) from error
-    found = hashlib.sha256(canonical).hexdigest()
-    if found != part.sha256:
+    digest = hashlib.sha256(canonical).hexdigest()
+    if digest != part.sha256:
         raise DataError(
-            f"{file} is not the {part.name} of {data_set.title}: its sha256 is {found[:12]}…, not {part.sha256[:12]}…; "
+            f"{file} is not the {part.name} of {data_set.title}: "
+            f"its sha256 is {digest[:12]}…, not {part.sha256[:12]}…; "
             f"delete it and run: fflbench data fetch {data_set.name}"
         )
     return canonical
 
 
 def read(file: Path, limit: int = LARGEST) -> bytes:
-    """The content of a file, unpacked by its ending; more than `limit` bytes are refused, and not held in memory."""
+    """Return the content of a file, unpacked by its ending; refuse more than `limit` bytes without reading on."""
     try:
         with _opened(file) as stream:
             content = stream.read(limit + 1)
@@ -171,12 +172,12 @@ def _unreadable(file: Path, error: BaseException) -> DataError:
 
 
 def one_file(name: str, limit: int = LARGEST) -> Callable[[Path], Contents]:
-    """How to unpack a download that is one part."""
+    """Return the unpacking function of a download that is one part."""
     return lambda file: {name: read(file, limit)}
 
 
 class _Bounded:
-    """A stream of which nobody reads more than so many bytes at once, whatever a header claims."""
+    """Stream that refuses to read more than a limit at once, whatever size a header claims."""
 
     def __init__(self, stream: IO[bytes], file: Path, limit: int) -> None:
         self.stream, self.file, self.limit = stream, file, limit
@@ -191,7 +192,7 @@ class _Bounded:
 
 
 def tar_members(file: Path, limit: int = LARGEST) -> Iterator[tuple[str, bytes]]:
-    """Every regular file of a packed tar archive by its path, read without touching the disk.
+    """Yield every regular file of a compressed tar archive with its path, without writing to disk.
 
     Files of more than `limit` bytes together are refused before they are read.
     """
@@ -212,6 +213,6 @@ def tar_members(file: Path, limit: int = LARGEST) -> Iterator[tuple[str, bytes]]
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Where a part stands, plain or packed."""
+    """Return the file of a part, plain or compressed, or None."""
     candidates = (folder / f"{name}{ending}" for ending in ("", ".gz", ".xz"))
     return next((file for file in candidates if file.is_file()), None)

@@ -1,1 +1,1 @@
-"""Execution: how cells become records, on one machine's cores."""
+"""Execution of cells, on one machine or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""One cell, from its configuration to its record; it knows nothing of other cells or of who runs it."""
+"""Run of one cell, from its configuration to its record, independent of other cells and of the executor."""
 
 import hashlib
 import json
@@ -22,49 +22,49 @@ from fflbench.suites.cell import Cell
 from fflbench.types import State
 
 CHECKPOINT_SECONDS = 60.0
-"""How much work a crash may cost at most, and from which length on cells checkpoint at all."""
+"""Seconds between checkpoints: the most work that a crash may cost."""
 
 LARGEST = 2**40
-"""Bytes of a checkpoint; one may be as large as models and updates are."""
+"""Most bytes of a checkpoint, which grows with models and updates."""
 
 LONGEST_REASON = 2000
-"""Letters of a cell's error that its record keeps."""
+"""Most characters of a cell's error that its record keeps."""
 
 CHECKPOINT_SHARE = 0.05
-"""Of a cell's time that may go into checkpoints: where writing one takes long, they become rarer."""
+"""Greatest share of a cell's time for checkpoints: slow writes make them rarer."""
 
 
 class Place(Protocol):
-    """Where a cell's checkpoint is kept."""
+    """Storage of a cell's checkpoint."""
 
     def read(self) -> bytes:
-        """What was kept; an `OSError` if nothing was."""
+        """Return the checkpoint, or raise an `OSError` if there is none."""
 
     def write(self, content: bytes) -> None:
-        """Keep this instead."""
+        """Replace the checkpoint."""
 
 
 class File:
-    """A checkpoint on disk."""
+    """Checkpoint on disk."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     def read(self) -> bytes:
-        """Its content."""
+        """Return the content of the file."""
         return read_bytes(self.file, LARGEST)
 
     def write(self, content: bytes) -> None:
-        """Put this there, whole or not at all."""
+        """Replace the file atomically."""
         write_whole(self.file, content)
 
 
 class StoppedError(Exception):
-    """A cell was asked to stop and did."""
+    """Cell that stopped on request."""
 
     def __init__(self, kept: bool) -> None:
         self.kept = kept
-        """Whether its state could be kept."""
+        """Whether its state was saved."""
 
 
 def play(
@@ -77,13 +77,13 @@ def play(
     report: Callable[[int, float | None], None] = lambda step, accuracy: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Record:
-    """Run a cell; whatever goes wrong in it is in its record.
+    """Run a cell and return its record, which holds the error if the cell failed.
 
-    Where its measure offers its state and the cell is to stop, the state is kept and `StoppedError` raised; a measure
-    that never does is run to its end.
+    If the cell is asked to stop, its state is saved and `StoppedError` raised as soon as its measure offers the state;
+    a measure that never does runs to its end.
     """
     start = time.perf_counter()
-    # Of this cell and these versions alone, under whatever name the file comes.
+    # Identified by cell and versions, since a file can be renamed.
     kept = _Checkpoint(checkpoint, {"cell": cell.id, **results_versions(cell.configuration)}) if checkpoint else None
 
     def keep(state: Callable[[], State]) -> None:
@@ -115,7 +115,7 @@ def play(
             history=outcome.history,
             seconds={**outcome.seconds, "total": before + time.perf_counter() - start},
         ).carrying(pack(outcome.arrays))
-        # What JSON cannot hold is this cell's fault, and nobody else's.
+        # A result that JSON cannot hold must fail here, in its own cell.
         record.json_text()
         return record
     except StoppedError:
@@ -125,7 +125,7 @@ def play(
 
 
 def _reason(error: BaseException) -> str:
-    """What happened, in the last line, and where, by file names alone: paths tell of the machine, not of the error."""
+    """Return the error in the last line, after where it arose, by file names only, since paths differ by machine."""
     if isinstance(error, FflbenchError):
         return spelled_out(str(error)[:LONGEST_REASON])
     places = [
@@ -134,8 +134,8 @@ def _reason(error: BaseException) -> str:
     return spelled_out("\n".join([*places, in_a_line(error)]))
 
 
-def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **found: Any) -> Record:
-    """A cell's record, with what was found."""
+def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **results: Any) -> Record:
+    """Return a cell's record with the given results."""
     return Record(
         id=cell.id,
         suite=suite,
@@ -144,27 +144,27 @@ def record_of(cell: Cell, suite: str, device: str, plugins: Sequence[str], **fou
         shared_by={label: dict(sweep) for label, sweep in cell.shared_by.items()},
         configuration=dict(cell.configuration),
         manifest=manifest(cell.configuration, device, plugins),
-        **found,
+        **results,
     )
 
 
 class _Checkpoint:
-    """A measure's state in one file, good for one cell's versions: a digest, then arrays and facts, not pickled."""
+    """Checkpoint of a measure's state: a digest, then arrays and facts, not pickled, for the same versions only."""
 
     def __init__(self, place: Place, versions: dict[str, int | str]) -> None:
         self.place, self.versions = place, versions
         self.start = self.last = time.monotonic()
         self.took = 0.0
         self.before = 0.0
-        """Seconds that earlier runs of the cell took, up to the state it resumed from."""
+        """Seconds that earlier runs of the cell took, up to the state from which it resumed."""
 
     @property
     def due(self) -> bool:
-        """Whether the last writing is a while ago."""
+        """Whether enough time has passed since the last write."""
         return time.monotonic() - self.last >= max(CHECKPOINT_SECONDS, self.took / CHECKPOINT_SHARE)
 
     def keep(self, state: State) -> bool:
-        """Write the state; where that cannot be done the cell goes on without. Says whether it was."""
+        """Write the state and return whether that worked; if not, the cell continues without a checkpoint."""
         start = time.monotonic()
         seconds = self.before + start - self.start
         text = json.dumps({"versions": self.versions, "seconds": seconds, "facts": state.facts}).encode()
@@ -180,7 +180,7 @@ class _Checkpoint:
         return kept
 
     def resume(self, restore: Callable[[State], None]) -> None:
-        """Go on from what is there; a checkpoint that is damaged or of other versions is as good as none."""
+        """Restore the saved state; a checkpoint that is damaged or of other versions is ignored."""
         try:
             content = memoryview(self.place.read())
             digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
@@ -193,7 +193,7 @@ class _Checkpoint:
                 restore(State(arrays, kept["facts"]))
                 self.before = before
         except Exception:
-            # Whoever wrote it, with whatever in it: the cell can always begin anew.
+            # Anyone may have written the file, and the cell can always start from its first round.
             return
 
 

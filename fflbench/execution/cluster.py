@@ -1,8 +1,9 @@
-"""Cells on a Ray cluster (Moritz et al., Ray: a distributed framework for emerging AI applications, OSDI 2018).
+"""Executor for a Ray cluster (Moritz et al., Ray: a distributed framework for emerging AI applications, OSDI 2018).
 
-Ray finds each cell a node with the processors, GPUs and memory that it asks for. Records and checkpoints come back to
-the driver, which alone writes them, so no disk is shared. Plugins that are files travel as text, modules as Ray's
-py_modules, and with them the place where data lies. A node that lacks something says what, and gets no such cell again.
+Ray places each cell on a node with the processors, GPUs and memory that it needs. Records and checkpoints are sent to
+the driver, which alone writes them, so no disk is shared. Plugins that are files are sent as text, modules as Ray's
+py_modules, together with the path of the data. A node that lacks a part of a cell reports it and gets no such cell
+again.
 """
 
 import importlib.util
@@ -47,38 +48,38 @@ from fflbench.records.record import Record
 from fflbench.records.store import write_whole
 from fflbench.units import readable_bytes
 
-LOOK_SECONDS = 2.0
-"""How often the driver looks at the nodes."""
+CHECK_SECONDS = 2.0
+"""Seconds between two checks of the nodes."""
 PATIENCE = 30.0
-"""Seconds that a cell waits for a node that could hold it to join, and the driver for a head that does not answer."""
+"""Seconds that a cell waits for a node with enough resources, and the driver for an answer of the head node."""
 FETCH_SECONDS = 60.0
-"""How long a checkpoint may take on its way home."""
+"""Most seconds for the transfer of a checkpoint to the driver."""
 SPARE = 4
-"""Cells that Ray is given beyond what it has room for, so that no processor waits for the driver."""
+"""Cells that Ray is given beyond its capacity, so that no processor waits for the driver."""
 GONE = "what is finished is kept, and the same command goes on"
 
 
 @dataclass
-class _Try:
-    """A cell on its way through the cluster."""
+class _Attempt:
+    """Attempt to run a cell on the cluster."""
 
     job: Job
     number: int
     node: str = ""
     since: float | None = None
-    """When it began, if it has."""
+    """Time at which it began, if it has."""
     given_up: Finished | None = None
-    """Why it was cancelled, if it was for good."""
+    """Failure to report, if it was cancelled for good."""
     withdrawn: bool = False
-    """Whether it was cancelled since no node that is there could hold it."""
+    """Whether it was cancelled because no present node has the resources."""
     unkept: bool = False
-    """Whether its last checkpoint was lost on the way."""
+    """Whether its last checkpoint was lost in transfer."""
 
 
 def execute(
     jobs: Sequence[Job], terms: Terms, *, address: str | None, workers: int | None = None, retries: int = 3
 ) -> Events:
-    """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once."""
+    """Run all jobs and yield events as they happen; closing this generator stops everything at once."""
     with _connected(address, terms.plugins) as ray:
         try:
             yield from _Driver(ray, jobs, terms, workers, retries).run()
@@ -87,25 +88,25 @@ def execute(
 
 
 class _Driver:
-    """What the driver knows of a run on a cluster."""
+    """Driver of a run on a cluster."""
 
     def __init__(self, ray: Any, jobs: Sequence[Job], terms: Terms, workers: int | None, retries: int) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.ray, self.terms, self.retries = ray, terms, retries
         self.workers, self.waiting = workers, list(jobs)
-        self.tries: dict[Any, _Try] = {}
-        """Attempts that are not over, by the reference to what will come of them."""
-        self.by_cell: dict[str, _Try] = {}
+        self.attempts: dict[Any, _Attempt] = {}
+        """Running attempts, by Ray's reference to their result."""
+        self.by_cell: dict[str, _Attempt] = {}
         self.submitted = 0
         self.lost: Counter[str] = Counter()
-        """How many nodes were lost under a cell."""
+        """Number of nodes lost while they ran a cell."""
         self.unfit: dict[str, dict[str, str]] = {}
-        """By part of a cell: which nodes cannot play cells with it, and why."""
-        self.homeless: dict[Ask, float] = {}
-        """Since when no node has what some cell asks for."""
+        """Nodes that cannot run a cell, with the reason, by the part of the cell that they lack."""
+        self.unplaced: dict[Ask, float] = {}
+        """Time since which no node has had the resources that a cell needs, by those resources."""
         self.gcs = ray.get_runtime_context().gcs_address
-        self.told_to_stop, self.looked, self.answered = False, -LOOK_SECONDS, time.monotonic()
+        self.stop_sent, self.last_check, self.answered = False, -CHECK_SECONDS, time.monotonic()
         self.baggage = ray.put(_baggage(terms))
         self.play = ray.remote(play)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -114,42 +115,42 @@ class _Driver:
         self.nodes = self._alive()
 
     def run(self) -> Events:
-        """Go on until nothing is left to do."""
+        """Run all jobs and yield events until none is left."""
         try:
-            while self.waiting or self.tries:
+            while self.waiting or self.attempts:
                 yield from self._step()
         finally:
             with suppress(self.ray.exceptions.RayError):
-                for ref in self.tries:
+                for ref in self.attempts:
                     self.ray.cancel(ref, force=True)
 
     def _step(self) -> Iterator[Event | None]:
-        """Submit what may be submitted, wait a little, and tell what happened."""
+        """Submit jobs, wait for at most one tick, and yield what happened."""
         if self.terms.stopping.is_set():
             self.waiting.clear()
             self._stop()
-        for job in list(itertools.islice(filter(self._room, self.waiting), max(0, self._most() - len(self.tries)))):
+        for job in list(itertools.islice(filter(self._room, self.waiting), max(0, self._most() - len(self.attempts)))):
             self.waiting.remove(job)
             self._submit(job)
-        over = self._wait(1, TICK) and self._wait(len(self.tries), 0)
-        # What was told before the end comes before it.
-        yield from self._news()
+        over = self._wait(1, TICK) and self._wait(len(self.attempts), 0)
+        # Reports from before the end of an attempt are handled before the end.
+        yield from self._reports()
         for ref in over:
-            attempt = self.tries.pop(ref)
+            attempt = self.attempts.pop(ref)
             del self.by_cell[attempt.job.cell.id]
             yield from self._over(attempt, ref)
-        yield from self._look()
+        yield from self._check_nodes()
         yield None
 
     def _most(self) -> int:
-        """How many cells Ray is given at a time."""
+        """Return the number of cells that Ray is given at a time."""
         return self.workers or SPARE + int(sum(node["Resources"].get("CPU", 0) for node in self.nodes.values()))
 
     def _wait(self, count: int, seconds: float) -> list[Any]:
-        if not self.tries:
+        if not self.attempts:
             time.sleep(seconds)
             return []
-        ready: list[Any] = self.ray.wait(list(self.tries), num_returns=count, timeout=seconds)[0]
+        ready: list[Any] = self.ray.wait(list(self.attempts), num_returns=count, timeout=seconds)[0]
         return ready
 
     def _submit(self, job: Job) -> None:
@@ -162,94 +163,100 @@ class _Driver:
             num_cpus=job.cpus,
             num_gpus=job.gpus,
             memory=job.memory,
-            # What is tried again, and how often, is for us to say.
+            # The driver counts retries itself.
             max_retries=0,
             **options,
         ).remote(job.cell, results_versions(job.cell.configuration), self.submitted, self.baggage, kept, self.desk)
-        self.tries[ref] = self.by_cell[job.cell.id] = _Try(job, self.submitted)
+        self.attempts[ref] = self.by_cell[job.cell.id] = _Attempt(job, self.submitted)
         self.submitted += 1
 
-    def _news(self) -> Iterator[Event]:
-        """What cells have put on the desk."""
-        for cell, number, kind, said in self.ray.get(self.desk.read.remote()):
+    def _reports(self) -> Iterator[Event]:
+        """Yield the events that cells have reported to the desk."""
+        for cell, number, kind, content in self.ray.get(self.desk.read.remote()):
             attempt = self.by_cell.get(cell)
             if attempt is None or attempt.number != number:
-                # From an attempt that was given up or taken for lost.
+                # From an attempt that was cancelled or assumed lost.
                 continue
             match kind:
                 case "started":
-                    attempt.node, attempt.since = said, time.monotonic()
-                    yield Started(attempt.job.cell, self._name(said))
+                    attempt.node, attempt.since = content, time.monotonic()
+                    yield Started(attempt.job.cell, self._name(content))
                 case "round":
-                    yield Progress(attempt.job.cell, *said)
+                    yield Progress(attempt.job.cell, *content)
                 case "kept":
-                    yield from self._fetch(attempt, said)
+                    yield from self._fetch(attempt, content)
                 case "note":
-                    yield Note(said)
+                    yield Note(content)
 
-    def _fetch(self, attempt: _Try, said: Sequence[Any]) -> Iterator[Event]:
-        """Bring a checkpoint home."""
+    def _fetch(self, attempt: _Attempt, reference: Sequence[Any]) -> Iterator[Event]:
+        """Transfer a checkpoint from its node to the driver's store."""
         cell = attempt.job.cell
         try:
-            write_whole(self.terms.store.checkpoint(cell.id), self.ray.get(said[0], timeout=FETCH_SECONDS))
+            write_whole(self.terms.store.checkpoint(cell.id), self.ray.get(reference[0], timeout=FETCH_SECONDS))
             attempt.unkept = False
         except (self.ray.exceptions.RayError, OSError) as error:
             attempt.unkept = True
             why = getattr(error, "strerror", None) or last_line(error)
             yield Note(f"the checkpoint of {cell} could not be kept: {why}")
 
-    def _over(self, attempt: _Try, ref: Any) -> Iterator[Event]:
-        """How an attempt ended."""
+    def _over(self, attempt: _Attempt, ref: Any) -> Iterator[Event]:
+        """Yield the events that follow from the end of an attempt."""
         try:
-            said = self.ray.get(ref)
+            result = self.ray.get(ref)
         except self.ray.exceptions.RayError as error:
-            yield from self._broken(attempt, error)
+            yield from self._without_result(attempt, error)
         else:
-            yield from self._answered(attempt, said)
+            yield from self._answered(attempt, result)
 
-    def _broken(self, attempt: _Try, error: Any) -> Iterator[Event]:
-        """An attempt came to nothing: by the driver's will, its node's, or its own."""
-        errors = self.ray.exceptions
-        job, node = attempt.job, self._name(attempt.node)
-        died = isinstance(error, errors.WorkerCrashedError)
-        gone = isinstance(error, errors.NodeDiedError | errors.ObjectLostError)
+    def _without_result(self, attempt: _Attempt, error: Any) -> Iterator[Event]:
+        """Handle an attempt that ended without a result: cancelled by the driver, or failed."""
+        job = attempt.job
         if attempt.given_up:
             yield attempt.given_up
         elif attempt.withdrawn:
             self.waiting.insert(0, job)
             if attempt.since is not None:
                 yield Returned(job.cell, "goes to another node")
-        elif isinstance(error, errors.TaskCancelledError):
+        elif isinstance(error, self.ray.exceptions.TaskCancelledError):
             # It was about to begin when the run was stopped.
             if attempt.since is not None:
                 yield Returned(job.cell, "stopped before its first round")
-        elif attempt.since is None and isinstance(error, errors.RayTaskError) and (there := self._at(error)):
-            # It did not come as far as our own code.
+        else:
+            yield from self._crashed(attempt, error)
+
+    def _crashed(self, attempt: _Attempt, error: Any) -> Iterator[Event]:
+        """Handle an attempt that was lost with its worker or node, or that Ray could not run."""
+        errors = self.ray.exceptions
+        job, node = attempt.job, self._name(attempt.node)
+        died = isinstance(error, errors.WorkerCrashedError)
+        gone = isinstance(error, errors.NodeDiedError | errors.ObjectLostError)
+        if attempt.since is None and isinstance(error, errors.RayTaskError) and (there := self._nodes_of(error)):
+            # It failed before any code of fflbench ran.
             yield from self._refuse(job, there, Unfit(f"fflbench cannot be imported there: {last_line(error)}"))
         elif self.terms.stopping.is_set() and (died or gone):
             # A batch system ends everything that belongs to a job, workers and nodes included.
             yield Returned(job.cell, "its worker was ended with the run; it goes on from its last checkpoint")
-        elif gone or (died and not self._there(attempt.node)):
+        elif gone or (died and not self._is_alive(attempt.node)):
             yield from self._lost(attempt)
         elif isinstance(error, errors.OutOfMemoryError):
             yield failed(job, self.terms, f"{LOST_FOR_MEMORY} (node {node})")
         elif died:
             yield failed(job, self.terms, f"the worker died (node {node})")
         else:
-            told = f"Ray could not run it (node {node}): {last_line(error)}"
-            yield failed(job, self.terms, told, ran=attempt.since is not None)
+            reason = f"Ray could not run it (node {node}): {last_line(error)}"
+            yield failed(job, self.terms, reason, ran=attempt.since is not None)
 
-    def _answered(self, attempt: _Try, said: Record | Unfit | Stopped) -> Iterator[Event]:
+    def _answered(self, attempt: _Attempt, result: Record | Unfit | Stopped) -> Iterator[Event]:
         job = attempt.job
-        if isinstance(said, Record):
-            yield Finished(job.cell, said)
-        elif isinstance(said, Unfit):
-            yield from self._refuse(job, [attempt.node], said)
+        if isinstance(result, Record):
+            yield Finished(job.cell, result)
+        elif isinstance(result, Unfit):
+            yield from self._refuse(job, [attempt.node], result)
         else:
-            yield Returned(job.cell, str(Stopped(said.kept and not attempt.unkept)))
+            yield Returned(job.cell, str(Stopped(result.kept and not attempt.unkept)))
 
     def _refuse(self, job: Job, nodes: Sequence[str], unfit: Unfit) -> Iterator[Event]:
-        """Nodes cannot play a cell: another may."""
+        """Exclude nodes that cannot run a cell, and queue the cell for another node."""
         reasons = self.unfit.setdefault(unfit.about, {})
         for node in nodes:
             if node not in reasons:
@@ -258,8 +265,8 @@ class _Driver:
         yield Returned(job.cell, "goes to another node")
         self.waiting.insert(0, job)
 
-    def _lost(self, attempt: _Try) -> Iterator[Event]:
-        """A node is gone, and a cell with it: the cell is tried again, with what is kept of it."""
+    def _lost(self, attempt: _Attempt) -> Iterator[Event]:
+        """Queue a cell again from its last checkpoint after its node was lost, up to the number of retries."""
         job, node = attempt.job, self._name(attempt.node)
         self.lost[job.cell.id] += 1
         if (times := self.lost[job.cell.id]) > self.retries:
@@ -268,36 +275,36 @@ class _Driver:
             yield Returned(job.cell, f"node {node} is gone; tried again, time {times} of {self.retries}")
             self.waiting.insert(0, job)
 
-    def _look(self) -> Iterator[Event]:
-        """Give up what takes too long, and what no node can hold."""
+    def _check_nodes(self) -> Iterator[Event]:
+        """Cancel cells that take too long or that no node has the resources for."""
         now = time.monotonic()
-        for ref, attempt in self.tries.items():
+        for ref, attempt in self.attempts.items():
             if attempt.given_up is None and attempt.since is not None and now - attempt.since > self.terms.timeout:
                 attempt.given_up = too_long(attempt.job, self.terms)
                 self.ray.cancel(ref, force=True)
-        if now - self.looked < LOOK_SECONDS:
+        if now - self.last_check < CHECK_SECONDS:
             return
-        self.looked = now
+        self.last_check = now
         if not _answers(self.gcs):
             if now - self.answered > PATIENCE:
                 raise SuiteError(f"the Ray cluster is gone: its head has not answered for {PATIENCE:g} s; {GONE}")
             return
         self.answered, self.nodes = now, self._alive()
-        for ref, attempt in self.tries.items():
+        for ref, attempt in self.attempts.items():
             if attempt.since is None and not attempt.withdrawn and not self._room(attempt.job):
                 attempt.withdrawn = True
                 self.ray.cancel(ref, force=True)
         yield from self._without_room(now)
 
     def _without_room(self, now: float) -> Iterator[Event]:
-        """The end of cells that every node has refused, or that have waited long enough for one to join."""
+        """Fail the cells that every node refused, or that waited too long for a node with enough resources."""
         without = [job for job in self.waiting if not self._room(job)]
-        self.homeless = {ask: self.homeless.get(ask, now) for ask in map(_ask, without)}
+        self.unplaced = {ask: self.unplaced.get(ask, now) for ask in map(_ask, without)}
         for job in without:
             if refused := self._refused(job):
-                told = "; ".join(f"node {self._name(node)}: {why}" for node, why in refused.items())
-                why = f"no node can play it: {told}"
-            elif now - self.homeless[_ask(job)] > PATIENCE:
+                reasons = "; ".join(f"node {self._name(node)}: {why}" for node, why in refused.items())
+                why = f"no node can play it: {reasons}"
+            elif now - self.unplaced[_ask(job)] > PATIENCE:
                 asks = f"{job.cpus:g} processors, {job.gpus:g} GPUs and {readable_bytes(job.memory)} of memory"
                 why = f"no node of the cluster has {asks}"
             else:
@@ -306,14 +313,14 @@ class _Driver:
             yield failed(job, self.terms, why, ran=False)
 
     def _refused(self, job: Job) -> dict[str, str]:
-        """Which nodes cannot play a cell, and why."""
+        """Return the nodes that cannot run a cell, and the reason of each."""
         if not self.unfit:
             return {}
         reasons = [self.unfit[part] for part in self.unfit.keys() & parts_of(job.cell)]
         return {node: why for each in reasons for node, why in each.items() if node in self.nodes}
 
     def _room(self, job: Job) -> bool:
-        """Whether a node that is there could hold it, were it empty."""
+        """Return whether some present node, if it were idle, could run a job."""
         refused = self._refused(job)
         return any(
             all(node["Resources"].get(name, 0) >= amount for name, amount in _ask(job))
@@ -322,12 +329,12 @@ class _Driver:
         )
 
     def _stop(self) -> None:
-        """Let what is under way keep its state, and the rest not begin."""
-        if self.told_to_stop:
+        """Ask running cells to save their state and stop, and cancel those that have not begun."""
+        if self.stop_sent:
             return
-        self.told_to_stop = True
+        self.stop_sent = True
         self.ray.get(self.desk.stop.remote())
-        for ref, attempt in self.tries.items():
+        for ref, attempt in self.attempts.items():
             if attempt.since is None:
                 self.ray.cancel(ref)
 
@@ -336,18 +343,18 @@ class _Driver:
         self.names |= {node["NodeID"]: str(node["NodeName"]) for node in known}
         return {node["NodeID"]: node for node in known if node["Alive"]}
 
-    def _there(self, node: str) -> bool:
-        """Whether a node lives."""
+    def _is_alive(self, node: str) -> bool:
+        """Return whether a node is alive."""
         self.nodes = self._alive()
         return node in self.nodes
 
-    def _at(self, error: Exception) -> list[str]:
-        """The nodes of the machine where an error arose, which Ray tells in its text alone."""
-        told = re.search(r"\bip=([^,)\s]+)", str(error))
-        return [key for key, node in self.nodes.items() if told and node["NodeManagerAddress"] == told[1]]
+    def _nodes_of(self, error: Exception) -> list[str]:
+        """Return the nodes of the machine where an error arose; Ray names its address only in the error's text."""
+        address = re.search(r"\bip=([^,)\s]+)", str(error))
+        return [key for key, node in self.nodes.items() if address and node["NodeManagerAddress"] == address[1]]
 
     def _name(self, node: str) -> str:
-        """What people call a node."""
+        """Return the readable name of a node."""
         if node and node not in self.names:
             self._alive()
         return self.names.get(node, "unknown")
@@ -357,15 +364,15 @@ Ask = tuple[tuple[str, float], ...]
 
 
 def _ask(job: Job) -> Ask:
-    """What a cell asks of a node, in Ray's words."""
+    """Return the resources that a cell needs, by Ray's names."""
     return ("CPU", job.cpus), ("GPU", job.gpus), ("memory", job.memory)
 
 
 @contextmanager
 def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
-    """Ray, connected to a cluster: the one at the address, else one that is started here for this run.
+    """Connect Ray to the cluster at the address, or to a new one on this machine, and yield the module.
 
-    Ray itself would look for one that runs here, and wait for minutes for one that ran here once.
+    By itself, Ray would look for a cluster on this machine, and wait for minutes for one that has ended.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -377,14 +384,14 @@ def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
         yield ray
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    _look_for(address)
-    env = {"py_modules": modules} if (modules := _travelling_modules(plugins)) else None
+    _check_address(address)
+    env = {"py_modules": modules} if (modules := _modules_to_send(plugins)) else None
     try:
-        with _signals_as_they_were():
+        with _signals_restored():
             ray.init(address=address, runtime_env=env, log_to_driver=False, logging_level=logging.CRITICAL)
     except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
         raise SuiteError(f"--address {address}: no Ray cluster can be reached: {last_line(error)}") from error
-    # Ray prints what nodes complain of, from a thread and on standard output, where tables go.
+    # From a thread, Ray prints the complaints of nodes to standard output, which is for tables.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
         try:
             yield ray
@@ -393,10 +400,10 @@ def _connected(address: str | None, plugins: Sequence[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _signals_as_they_were() -> Iterator[None]:
-    """Ray takes SIGTERM for itself and exits at once, where a batch system means that cells shall keep their state.
+def _signals_restored() -> Iterator[None]:
+    """Restore the handler of SIGTERM, which Ray replaces by one that exits without saving the state of cells.
 
-    A Ray that is started here inherits that SIGHUP is blocked: a terminal that closes is for the driver to handle.
+    A cluster started here inherits SIGHUP blocked, so that only the driver handles a terminal that closes.
     """
     before = signal.getsignal(signal.SIGTERM)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
@@ -408,15 +415,15 @@ def _signals_as_they_were() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _look_for(address: str) -> None:
-    """Refuse an address where nobody listens; Ray itself would wait for minutes."""
+def _check_address(address: str) -> None:
+    """Refuse an address where nothing listens; Ray itself would wait for minutes."""
     place = address.rpartition("://")[2]
     if ":" in place and not _answers(place):
-        raise SuiteError(f"--address {address}: no Ray cluster can be reached: nobody answers there")
+        raise SuiteError(f"--address {address}: no Ray cluster can be reached: nothing answers there")
 
 
 def _answers(address: str) -> bool:
-    """Whether somebody listens at host:port."""
+    """Return whether a server listens at host:port."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
@@ -425,15 +432,15 @@ def _answers(address: str) -> bool:
     return True
 
 
-def _travelling_modules(plugins: Sequence[str]) -> list[str]:
-    """The files or folders of plugins that are modules, but for those that are installed as packages are."""
-    found = []
+def _modules_to_send(plugins: Sequence[str]) -> list[str]:
+    """Return the files or folders of plugins that are modules but not installed in site-packages."""
+    paths = []
     for plugin in plugins:
         spec = None if plugin.endswith(".py") else importlib.util.find_spec(plugin.partition(".")[0])
         if spec and spec.origin and "site-packages" not in spec.origin:
             file = Path(spec.origin)
-            found.append(str(file.parent if file.name == "__init__.py" else file))
-    return sorted(set(found))
+            paths.append(str(file.parent if file.name == "__init__.py" else file))
+    return sorted(set(paths))
 
 
 def _baggage(terms: Terms) -> Baggage:

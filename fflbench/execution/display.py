@@ -1,4 +1,4 @@
-"""What people see while cells run: bars on a terminal, lines in a log, JSON for machines; all on standard error."""
+"""Progress of a run on standard error: bars on a terminal, lines in a log, or JSON."""
 
 import json
 import sys
@@ -7,26 +7,26 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from fflbench.execution.jobs import Event, Finished, Note, Progress, Returned, Started
-from fflbench.execution.standing import Standing
+from fflbench.execution.status import RunStatus
 from fflbench.terminal import console, unguarded, visible
 
 if TYPE_CHECKING:
     from rich import progress
 
 PROGRESS_SECONDS = 1.0
-"""How often machines are told of a cell's rounds."""
+"""Least seconds between two JSON lines about a cell's rounds."""
 
 
 class Display(Protocol):
-    """Hears of everything that happens."""
+    """Receiver of a run's events."""
 
-    def hear(self, event: Event | None, now: Standing) -> None:
-        """Show it, and where the run stands since."""
+    def hear(self, event: Event | None, now: RunStatus) -> None:
+        """Show an event and the status of the run after it."""
 
 
 @contextmanager
 def display(*, as_json: bool = False) -> Iterator[Display]:
-    """A display for a run, whoever executes it."""
+    """Yield the display of a run, for any executor."""
     if as_json or not sys.stderr.isatty():
         yield _Json() if as_json else _Lines()
         return
@@ -36,7 +36,7 @@ def display(*, as_json: bool = False) -> Iterator[Display]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
     screen = console(cast(TextIO, _Patient(unguarded(sys.stderr))))
@@ -45,55 +45,57 @@ def display(*, as_json: bool = False) -> Iterator[Display]:
 
 
 class _Lines:
-    def hear(self, event: Event | None, now: Standing) -> None:
+    def hear(self, event: Event | None, now: RunStatus) -> None:
         if isinstance(event, Finished):
             ended, total = now.done + len(now.failed), now.cells - now.before
             write_line(f"[{ended}/{total}] {event.cell}: {verdict(event)} ({now})")
         elif isinstance(event, Returned | Note):
-            write_line(said(event))
+            write_line(event_text(event))
 
 
 class _Bars:
-    """A bar for all cells, and one for each that is under way, as far as the screen goes."""
+    """Bars for all cells together and for each running cell, as many as fit on the screen."""
 
     def __init__(self, bars: "progress.Progress", most: int) -> None:
         self.bars, self.most = bars, most
-        self.all = bars.add_task("cells", total=None, said="")
+        self.all = bars.add_task("cells", total=None, note="")
         self.each: dict[str, progress.TaskID] = {}
 
-    def hear(self, event: Event | None, now: Standing) -> None:
+    def hear(self, event: Event | None, now: RunStatus) -> None:
         ended, total = now.done + len(now.failed), now.cells - now.before
-        self.bars.update(self.all, completed=ended, total=total, said=str(now))
+        self.bars.update(self.all, completed=ended, total=total, note=str(now))
         if isinstance(event, Finished | Returned) and event.cell.id in self.each:
             self.bars.remove_task(self.each.pop(event.cell.id))
         if isinstance(event, Returned | Note) or (isinstance(event, Finished) and event.record.status == "failed"):
-            self.bars.console.print(said(event), markup=False, highlight=False)
-        for told in now.running[: self.most]:
-            if told.cell not in self.each:
+            self.bars.console.print(event_text(event), markup=False, highlight=False)
+        for running in now.running[: self.most]:
+            if running.cell not in self.each:
                 if len(self.each) >= self.most:
                     break
-                self.each[told.cell] = self.bars.add_task(f"  {told.name}", total=told.rounds, said=told.where)
+                self.each[running.cell] = self.bars.add_task(
+                    f"  {running.name}", total=running.rounds, note=running.where
+                )
         if isinstance(event, Progress) and event.cell.id in self.each:
             accuracy = "" if event.accuracy is None else f"accuracy {event.accuracy:.1%}"
-            self.bars.update(self.each[event.cell.id], completed=event.round, said=accuracy)
+            self.bars.update(self.each[event.cell.id], completed=event.round, note=accuracy)
 
 
 class _Json:
     def __init__(self) -> None:
-        self.told: dict[str, float] = {}
+        self.reported: dict[str, float] = {}
 
-    def hear(self, event: Event | None, now: Standing) -> None:
+    def hear(self, event: Event | None, now: RunStatus) -> None:
         if event is None:
             return
         if isinstance(event, Progress):
-            if now.seconds - self.told.get(event.cell.id, -PROGRESS_SECONDS) < PROGRESS_SECONDS:
+            if now.seconds - self.reported.get(event.cell.id, -PROGRESS_SECONDS) < PROGRESS_SECONDS:
                 return
-            self.told[event.cell.id] = now.seconds
+            self.reported[event.cell.id] = now.seconds
         write_json(type(event).__name__.lower(), seconds=now.seconds, **_facts(event), **_counts(now))
 
 
 def write_json(event: str, **facts: Any) -> None:
-    """One line for machines."""
+    """Write an event as one line of JSON."""
     write_line(json.dumps({"event": event, **facts}))
 
 
@@ -113,12 +115,12 @@ def _facts(event: Event) -> dict[str, Any]:
             declared = [
                 metric.name for metric in event.cell.measure.metrics if metric.headline or metric.kind == "flag"
             ]
-            found = {name: record.metrics[name] for name in declared if name in record.metrics}
+            metrics = {name: record.metrics[name] for name in declared if name in record.metrics}
             why = {"reason": record.reason, **record.facts} if record.status == "failed" else {}
-            return {**facts, "status": record.status, **found, **why, "took": record.seconds.get("total")}
+            return {**facts, "status": record.status, **metrics, **why, "took": record.seconds.get("total")}
 
 
-def _counts(now: Standing) -> dict[str, Any]:
+def _counts(now: RunStatus) -> dict[str, Any]:
     return {
         "cells": now.cells,
         "done": now.before + now.done,
@@ -131,12 +133,12 @@ def _counts(now: Standing) -> dict[str, Any]:
 
 
 def write_line(text: str) -> None:
-    """A line on standard error."""
+    """Write a line to standard error."""
     print(visible(text), file=_Patient(sys.stderr), flush=True)
 
 
 class _Patient:
-    """A stream whose reader may go away, as a terminal does that is closed: that is no reason to stop."""
+    """Stream that ignores a reader that went away, such as a closed terminal, so that the run continues."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -154,8 +156,8 @@ class _Patient:
         return getattr(self.stream, name)
 
 
-def said(event: Finished | Returned | Note) -> str:
-    """An event as a line of its own."""
+def event_text(event: Finished | Returned | Note) -> str:
+    """Return an event as a line of text."""
     match event:
         case Note():
             return event.text
@@ -166,7 +168,7 @@ def said(event: Finished | Returned | Note) -> str:
 
 
 def verdict(event: Finished) -> str:
-    """How a cell ended, in a few words."""
+    """Return the outcome of a cell in a few words."""
     record = event.record
     if record.status == "failed":
         return f"failed: {record.reason}"

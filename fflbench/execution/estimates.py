@@ -1,4 +1,4 @@
-"""How long cells will take and how much memory they need, as their measures estimate it on this machine."""
+"""Estimates of the time and memory of cells, as their measures make them on this machine."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
@@ -12,26 +12,26 @@ from fflbench.suites.cell import Cell
 from fflbench.tasks import Task
 
 GUESS = 0.01
-"""Seconds a participant trains where that cannot be measured."""
-# Poisoning takes next to nothing beside training: such attacks alone are no reason to time anything.
+"""Assumed seconds of one participant's training where it cannot be measured."""
+# Poisoning takes a negligible time beside training, so cells that differ only in it are not timed.
 TIMED = set(Kind) - {Kind.ATTACK}
 
 N = TypeVar("N", int, float)
 
 
 def seconds_of(cells: Sequence[Cell]) -> list[float]:
-    """About how many seconds each cell takes on one core."""
+    """Return the estimated seconds of each cell on one core."""
     timing = Timing()
     return _each(cells, TIMED, lambda cell: _seconds(cell, timing), "Estimating how long cells take")
 
 
 def memory_of(cells: Sequence[Cell]) -> list[int]:
-    """About how many bytes each cell needs."""
+    """Return the estimated bytes of memory of each cell."""
     return _each(cells, (Kind.TASK, Kind.MEASURE), _memory)
 
 
 def one_kind(cells: Sequence[Cell]) -> bool:
-    """Whether all cells would be timed alike."""
+    """Return whether all cells have the same estimated time."""
     return len({_decides(cell, TIMED) for cell in cells}) < 2
 
 
@@ -40,7 +40,7 @@ def _decides(cell: Cell, kinds: Collection[Kind]) -> str:
 
 
 def _each(cells: Sequence[Cell], kinds: Collection[Kind], estimate: Callable[[Cell], N], bar: str = "") -> list[N]:
-    """Estimate cells that differ in parts of these kinds once each."""
+    """Return an estimate for each cell, made once for all cells that agree in their parts of these kinds."""
     alike = {_decides(cell, kinds): cell for cell in cells}
     known = {key: estimate(cell) for key, cell in (track(list(alike.items()), bar) if bar else alike.items())}
     return [known[_decides(cell, kinds)] for cell in cells]
@@ -50,12 +50,12 @@ def _seconds(cell: Cell, timing: Timing) -> float:
     task: Task = cell.create(Kind.TASK)
     guess = task.rounds * task.per_round * GUESS
     if cell.data_set and not is_here(cell.data_set):
-        # It is on other machines only, and nobody downloads a data set for an estimate.
+        # An estimate is not worth the download of a data set.
         return guess
     try:
         return cell.measure.estimate(task, cell.defense, cell.attack, timing)
     except (Exception, SystemExit):
-        # Whatever is wrong with it will be told in its cell.
+        # The error is reported when its cell runs.
         return guess
 
 
@@ -64,5 +64,5 @@ def _memory(cell: Cell) -> int:
     try:
         return cell.measure.memory(task) if task.countable else PROCESS_BYTES
     except (Exception, SystemExit):
-        # A model that cannot be counted without being built will tell in its own cell what is wrong, if anything.
+        # Some models cannot be built without storage; a true error is reported when its cell runs.
         return PROCESS_BYTES

@@ -1,7 +1,7 @@
-"""What is to be done and what happens meanwhile, in the words that every executor uses.
+"""Jobs and events that all executors share.
 
-An executor takes jobs and terms and yields events as they happen, and None at least once a second, so that whoever
-listens can look at the clock. It starts nothing new once `terms.stopping` is set, and ends when nothing is under way.
+An executor takes jobs and terms and yields events as they happen, and None at least once a second, so that its caller
+can check the time. It starts no job once `terms.stopping` is set, and ends when no job is running.
 """
 
 import math
@@ -16,42 +16,42 @@ from fflbench.suites.cell import Cell
 from fflbench.units import readable_bytes
 
 TICK = 0.5
-"""Seconds an executor waits for news before it says that there are none."""
+"""Seconds that an executor waits for an event before it yields None."""
 
 LOST_FOR_MEMORY = "memory ran out, and the worker was killed for it; fewer --workers leave more to each"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell, and what it asks of a machine."""
+    """Cell to run, with the resources that it needs."""
 
     cell: Cell
     memory: int = 0
-    """Bytes it takes, about."""
+    """Estimated bytes of memory."""
     alone: bool = False
-    """Whether nothing may run beside it."""
+    """Whether no other job may run at the same time."""
     cpus: float = 1
     gpus: float = 0
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for all jobs of a run."""
+    """Settings that all jobs of a run share."""
 
     suite: str
     store: Store
-    """Where checkpoints are."""
+    """Store of its records and checkpoints."""
     device: str = "cpu"
     plugins: tuple[str, ...] = ()
     timeout: float = math.inf
-    """Seconds a cell may take."""
+    """Most seconds that a cell may take."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set once nothing new is to start; cells under way then keep their state after the round they are in."""
+    """Set when the run is asked to stop: no cell starts, and running cells save their state after the current round."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """A cell is under way."""
+    """Start of a cell."""
 
     cell: Cell
     where: str
@@ -59,7 +59,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Progress:
-    """A cell has played a round."""
+    """End of a cell's round."""
 
     cell: Cell
     round: int
@@ -68,19 +68,19 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell has ended, well or not."""
+    """End of a cell, done or failed."""
 
     cell: Cell
     record: Record
     resumes: bool = False
-    """Whether the next run goes on from its checkpoint: nothing in the cell itself went wrong."""
+    """Whether the next run resumes from its checkpoint, since the error was not in the cell itself."""
     ran: bool = True
-    """Whether it was played at all."""
+    """Whether it ran at all."""
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A cell is no longer under way and has not ended: it was stopped, or what it ran on is gone."""
+    """Return of an unfinished cell: it was stopped, or its worker or node is gone."""
 
     cell: Cell
     why: str
@@ -88,10 +88,10 @@ class Returned:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A worker's word that it has stopped a cell as it was asked to."""
+    """Answer of a worker that has stopped its cell on request."""
 
     kept: bool
-    """Whether its state is."""
+    """Whether the state of the cell was saved."""
 
     def __str__(self) -> str:
         return "stopped, and its state is kept" if self.kept else "stopped; its state could not be kept"
@@ -99,16 +99,16 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Unfit:
-    """A worker's word that it cannot play a cell."""
+    """Answer of a worker that cannot run a cell."""
 
     why: str
     about: str = ""
-    """The part of the cell that it cannot have, such as "data mnist"; nothing where it can play none at all."""
+    """Part of the cell that is missing there, such as "data mnist"; empty if the worker can run no cell at all."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something that whoever watches ought to know."""
+    """Message for the user."""
 
     text: str
 
@@ -118,18 +118,18 @@ Events = Generator[Event | None, None, None]
 
 
 def failed(job: Job, terms: Terms, error: str, *, ran: bool = True) -> Finished:
-    """A cell's end by something that did not happen in its own code."""
+    """Return the end of a cell by an error outside its own code."""
     record = record_of(job.cell, terms.suite, terms.device, terms.plugins, status="failed", error=error)
     return Finished(job.cell, record, resumes=True, ran=ran)
 
 
 def too_large(job: Job, terms: Terms, limit: float) -> Finished:
-    """A cell that this machine cannot hold."""
+    """Return the failure of a cell that needs more memory than this machine has."""
     needs, has = readable_bytes(job.memory), readable_bytes(limit)
-    told = f"needs more memory than there is: about {needs}, and the limit (--memory-limit) is {has}"
-    return failed(job, terms, told, ran=False)
+    error = f"needs more memory than there is: about {needs}, and the limit (--memory-limit) is {has}"
+    return failed(job, terms, error, ran=False)
 
 
 def too_long(job: Job, terms: Terms) -> Finished:
-    """A cell that was given up."""
+    """Return the failure of a cell that exceeded the time limit."""
     return failed(job, terms, f"took longer than {terms.timeout:g} s (--cell-timeout)")

@@ -1,4 +1,4 @@
-"""Cells on the cores of one machine: as many processes as asked for, one cell at a time each.
+"""Executor for the cores of one machine: a pool of worker processes, one cell at a time each.
 
 A worker that raises sends a failed record; one that dies or takes too long is replaced, and its cell counts as failed.
 Workers end with their driver, however that ends.
@@ -47,18 +47,18 @@ from fflbench.records.record import Record
 
 R = TypeVar("R")
 
-HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a batch system's word, a terminal that went away: ends of a run that are for the driver to handle."""
+DRIVER_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that only the driver handles: Ctrl-C, the end of a batch job, a terminal that was closed."""
 
 STOP = "stop"
-"""What a worker is told."""
+"""Message that asks a worker to stop its cell."""
 
-TELL_SECONDS = 0.1
-"""How often a worker tells of its rounds."""
+REPORT_SECONDS = 0.1
+"""Least time between two reports of a worker's rounds."""
 
 
 class DiedError(Exception):
-    """A process that was asked something died of it, or took too long."""
+    """Process that died before it returned a result, or took too long."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class _Worker:
     killed_before: int = 0
 
     def end(self) -> None:
-        """Stop at once."""
+        """Kill the process at once."""
         if self.process is not None:
             self.process.kill()
             self.process.join()
@@ -81,17 +81,17 @@ class _Worker:
 
     @property
     def overdue(self) -> bool:
-        """Whether its cell has had its time."""
+        """Whether its cell has exceeded the time limit."""
         return time.monotonic() - self.since > self.terms.timeout
 
-    def say(self, message: object) -> None:
-        """Send something; a worker that died just now is found out by its sentinel."""
+    def send(self, message: object) -> None:
+        """Send a message; the death of a worker that cannot receive it is noticed by its sentinel."""
         with suppress(OSError):
             self.pipe.send(message)
 
 
 def execute(jobs: Sequence[Job], terms: Terms, *, workers: int, memory_limit: float = math.inf) -> Events:
-    """Run all jobs; yields what happens, as it happens. Closing this generator stops everything at once.
+    """Run all jobs and yield events as they happen; closing this generator stops everything at once.
 
     Jobs run side by side as far as they fit into memory together; one that is larger than the limit fails at once.
     """
@@ -101,7 +101,7 @@ def execute(jobs: Sequence[Job], terms: Terms, *, workers: int, memory_limit: fl
     team = [_Worker(number, terms) for number in range(1, 1 + min(workers, len(waiting)))]
     if not waiting:
         return
-    context, told = warm_up(), False
+    context, stop_sent = warm_up(), False
     try:
         while True:
             if terms.stopping.is_set():
@@ -111,38 +111,51 @@ def execute(jobs: Sequence[Job], terms: Terms, *, workers: int, memory_limit: fl
             busy = [worker for worker in team if worker.job]
             if not busy:
                 return
-            if terms.stopping.is_set() and not told:
-                told = True
-                for worker in busy:
-                    worker.say(STOP)
-            by_handle = {handle: worker for worker in busy for handle in (worker.pipe, worker.process.sentinel)}
-            ready = {by_handle[handle].number: by_handle[handle] for handle in wait(list(by_handle), TICK)}
-            for worker in ready.values():
-                yield from _news(worker)
-            for worker in team:
-                if worker.job and worker.overdue:
-                    worker.end()
-                    yield from _over(worker, too_long(worker.job, terms))
+            if terms.stopping.is_set() and not stop_sent:
+                stop_sent = True
+                _send_all(busy, STOP)
+            for worker in _ready(busy):
+                yield from _events_of(worker)
+            yield from _timed_out(team)
             yield None
     finally:
         for worker in team:
             worker.end()
 
 
-def warm_up() -> Any:
-    """Let the server that workers come from import torch, once for all; the sooner it is asked to, the better.
+def _send_all(workers: Sequence[_Worker], message: object) -> None:
+    for worker in workers:
+        worker.send(message)
 
-    Workers are forks of it, since a fork of this process could inherit a lock that somebody holds.
+
+def _ready(busy: Sequence[_Worker]) -> list[_Worker]:
+    """Wait up to one tick, and return the workers that have sent something or died."""
+    by_handle = {handle: worker for worker in busy for handle in (worker.pipe, worker.process.sentinel)}
+    ready = {by_handle[handle].number: by_handle[handle] for handle in wait(list(by_handle), TICK)}
+    return list(ready.values())
+
+
+def _timed_out(team: Sequence[_Worker]) -> Iterator[Event]:
+    """End every worker whose cell has exceeded its time limit; yield the failure of its cell."""
+    for worker in team:
+        if worker.job and worker.overdue:
+            worker.end()
+            yield from _free(worker, too_long(worker.job, worker.terms))
+
+
+def warm_up() -> Any:
+    """Start the server that workers are forked from and let it import torch; the earlier, the better.
+
+    Workers are forks of it, since a fork of this process could inherit a lock that another thread holds.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fflbench.federation.rounds"])
-    # The server inherits that Ctrl-C and the like are blocked: to whom they are sent besides, the driver decides what
-    # becomes of them. For us they only wait until the server is under way. The tracker that the server starts along the
-    # way unblocks them again, so it has to be there before.
+    # The server inherits these signals blocked, so that only the driver handles them; here they are pending until the
+    # server has started. The resource tracker that the server would start unblocks them again, so it is started first.
     resource_tracker.ensure_running()
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, DRIVER_SIGNALS)
     try:
         with _without_main():
             forkserver.ensure_running()
@@ -152,7 +165,7 @@ def warm_up() -> Any:
 
 
 def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = (), timeout: float = math.inf) -> R:
-    """What a function answers in a process of its own, where torch is already imported; its errors are raised here."""
+    """Call a function in a new process, where torch is already imported; return its result or raise its error."""
     context = warm_up()
     pipe, theirs = context.Pipe()
     process = context.Process(
@@ -163,23 +176,23 @@ def ask(function: Callable[..., R], *arguments: Any, plugins: Sequence[str] = ()
     theirs.close()
     end = time.monotonic() + timeout
     try:
-        while isinstance(said := _received(pipe, end), Note):
-            warnings.warn(said.text, stacklevel=2)
+        while isinstance(message := _received(pipe, end), Note):
+            warnings.warn(message.text, stacklevel=2)
     except (EOFError, OSError):
         raise DiedError from None
     finally:
         process.kill()
         process.join()
         pipe.close()
-    if isinstance(said, FflbenchError):
-        raise said
-    answer: R = said
+    if isinstance(message, FflbenchError):
+        raise message
+    answer: R = message
     return answer
 
 
 def _received(pipe: Connection, end: float) -> Any:
-    """What a process says before the clock shows so much."""
-    # What cannot be waited for at once, as for ever, is waited for in turns.
+    """Return the next message of a process, or raise `DiedError` once the time `end` has come."""
+    # In ticks, since poll() takes no infinite timeout.
     while not pipe.poll(max(0.0, min(TICK, end - time.monotonic()))):
         if time.monotonic() >= end:
             raise DiedError
@@ -193,34 +206,34 @@ def _answer(
     function: Callable[..., object],
     arguments: Sequence[Any],
 ) -> None:
-    failures = _begin(pipe, plugins, environment)
+    failures = _set_up(pipe, plugins, environment)
     _listen(pipe, lambda _: None)
     try:
-        said = SuiteError(failures) if failures else function(*arguments)
+        result = SuiteError(failures) if failures else function(*arguments)
     except FflbenchError as error:
-        said = error
+        result = error
     except (Exception, SystemExit) as error:
-        # Strangers' code may raise what no other process can read.
-        said = FflbenchError(in_a_line(error))
-    pipe.send(said)
+        # An exception of a plugin's own class may not unpickle in the driver.
+        result = FflbenchError(in_a_line(error))
+    pipe.send(result)
 
 
-def _listen(pipe: Connection, hear: Callable[[Any], None]) -> None:
-    """Hear what the driver says, and end with it: once it is gone, nobody is left to write a record."""
+def _listen(pipe: Connection, handle: Callable[[Any], None]) -> None:
+    """Receive the driver's messages in a thread, and exit with the driver: without it no records are written."""
 
     def listen() -> None:
         try:
             while True:
-                hear(pipe.recv())
+                handle(pipe.recv())
         except (EOFError, OSError):
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
 
 
-def _begin(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]) -> str:
-    """What every process of ours does first; returns what is wrong with plugins, if anything."""
-    for number in HEARD:
+def _set_up(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]) -> str:
+    """Set up a new process; return the errors of plugins that could not be loaded, or an empty text."""
+    for number in DRIVER_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     os.environ.update(environment)
     # The driver shows warnings, wherever they come from.
@@ -231,7 +244,7 @@ def _begin(pipe: Connection, plugins: Sequence[str], environment: dict[str, str]
 
 
 def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_limit: float) -> Iterator[Any]:
-    """Give every idle worker the first job that may run beside those that are running; yields who got one."""
+    """Give every idle worker the first job that may run beside the running ones; yield the workers that got one."""
     for worker in team:
         running = [other.job for other in team if other.job]
         free = memory_limit - sum(job.memory for job in running)
@@ -246,7 +259,7 @@ def _hand_out(context: Any, team: Sequence[_Worker], waiting: list[Job], memory_
 
 
 def _give(context: Any, worker: _Worker, job: Job) -> None:
-    """Hand a job to a worker, a new process if the old one is gone."""
+    """Send a job to a worker, after starting a new process if the old one is gone."""
     if worker.process is None or not worker.process.is_alive():
         worker.end()
         pipe, theirs = context.Pipe()
@@ -256,17 +269,17 @@ def _give(context: Any, worker: _Worker, job: Job) -> None:
         theirs.close()
         worker.process, worker.pipe = process, pipe
     worker.job, worker.since, worker.killed_before = job, time.monotonic(), killed_for_memory()
-    worker.say((job.cell, worker.terms.store.checkpoint(job.cell.id)))
+    worker.send((job.cell, worker.terms.store.checkpoint(job.cell.id)))
 
 
 def _portable(terms: Terms) -> tuple[str, str, tuple[str, ...], dict[str, str]]:
-    """What of the terms goes to another process."""
+    """Return the part of the terms that is sent to another process."""
     return terms.suite, terms.device, terms.plugins, dict(os.environ)
 
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Hide the script that calls us: a worker needs nothing of it, and would run it again to import it."""
+    """Hide the main script from new processes, which would import it and thereby run it again."""
     main: dict[str, Any] = vars(sys.modules["__main__"])
     hidden: dict[str, Any] = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
     main["__spec__"] = None
@@ -276,83 +289,83 @@ def _without_main() -> Iterator[None]:
         main.update(hidden)
 
 
-def _news(worker: _Worker) -> Iterator[Event]:
-    """What a worker has to say; the last word of a dead one is that its cell failed."""
+def _events_of(worker: _Worker) -> Iterator[Event]:
+    """Yield the events that a worker has sent; for a dead worker, the failure of its cell."""
     job = worker.job
     assert job is not None
     try:
         while worker.pipe.poll():
-            said = worker.pipe.recv()
-            if isinstance(said, Record):
-                yield from _over(worker, Finished(job.cell, said))
+            message = worker.pipe.recv()
+            if isinstance(message, Record):
+                yield from _free(worker, Finished(job.cell, message))
                 return
-            if isinstance(said, Stopped):
-                yield from _over(worker, Returned(job.cell, str(said)))
+            if isinstance(message, Stopped):
+                yield from _free(worker, Returned(job.cell, str(message)))
                 return
-            if isinstance(said, Unfit):
-                yield from _over(worker, failed(job, worker.terms, said.why, ran=False))
+            if isinstance(message, Unfit):
+                yield from _free(worker, failed(job, worker.terms, message.why, ran=False))
                 return
-            yield said if isinstance(said, Note) else Progress(job.cell, *said)
+            yield message if isinstance(message, Note) else Progress(job.cell, *message)
     except (EOFError, OSError):
         pass
     if not worker.process.is_alive():
         code = worker.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
         for_memory = code == -signal.SIGKILL and killed_for_memory() > worker.killed_before
-        yield from _over(
+        yield from _free(
             worker, failed(job, worker.terms, LOST_FOR_MEMORY if for_memory else f"the worker died: {how}")
         )
 
 
-def _over(worker: _Worker, event: Event) -> Iterator[Event]:
-    """A worker's cell is over: it is free before anybody hears of it."""
+def _free(worker: _Worker, event: Event) -> Iterator[Event]:
+    """Free a worker, then yield the event that ended its cell."""
     worker.job = None
     yield event
 
 
 def _work(pipe: Connection, suite: str, device: str, plugins: Sequence[str], environment: dict[str, str]) -> None:
-    """What a worker does: take a cell, play it, send its record, take the next."""
-    _die_first()
-    failures = _begin(pipe, plugins, environment)
+    """Run cells in a worker process: receive one, run it, send its record, wait for the next."""
+    _raise_oom_score()
+    failures = _set_up(pipe, plugins, environment)
     given: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stopping = threading.Event()
 
-    _listen(pipe, lambda heard: stopping.set() if heard == STOP else given.put(heard))
+    _listen(pipe, lambda message: stopping.set() if message == STOP else given.put(message))
     while True:
         cell, checkpoint = given.get()
         if failures:
-            # They could be loaded when the run began.
+            # A plugin that the driver could load has changed since.
             pipe.send(Unfit(failures))
             continue
         try:
-            said: object = play(
+            result: object = play(
                 cell,
                 suite,
                 device=device,
                 plugins=plugins,
                 checkpoint=File(checkpoint),
-                report=_now_and_then(pipe),
+                report=_reporter(pipe),
                 stopping=stopping.is_set,
             )
         except StoppedError as stopped:
-            said = Stopped(stopped.kept)
-        pipe.send(said)
+            result = Stopped(stopped.kept)
+        pipe.send(result)
 
 
-def _now_and_then(pipe: Connection) -> Any:
-    """Reports steps, but not every one where they are fast."""
+def _reporter(pipe: Connection) -> Any:
+    """Return a function that reports steps to the driver, at most one per `REPORT_SECONDS`."""
     last = -math.inf
 
     def report(step: int, accuracy: float | None) -> None:
         nonlocal last
-        if time.monotonic() - last >= TELL_SECONDS:
+        if time.monotonic() - last >= REPORT_SECONDS:
             last = time.monotonic()
             pipe.send((step, accuracy))
 
     return report
 
 
-def _die_first() -> None:
-    """Let the kernel, should memory run out, take a worker rather than the driver or somebody else's work."""
+def _raise_oom_score() -> None:
+    """Make the kernel kill a worker rather than the driver or other programs when memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")

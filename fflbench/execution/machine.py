@@ -1,4 +1,4 @@
-"""What this machine has, and what of it this process may use."""
+"""Cores and memory of this machine that this process may use."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def cores() -> int:
-    """Cores that this process may run on: fewer than the machine's where a batch system has dealt them out."""
+    """Return the number of cores that this process may use; a batch system may grant fewer than the machine has."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -16,7 +16,7 @@ def cores() -> int:
 
 
 def machine_memory() -> int:
-    """Bytes that the machine, the container, or the batch job this runs in has."""
+    """Return the bytes of memory of the machine, or of the container or batch job that this process runs in."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in _limits():
         try:
@@ -27,7 +27,7 @@ def machine_memory() -> int:
 
 
 def _limits() -> Iterator[Path]:
-    """Files that may hold a limit: of this process's control group and of all above it."""
+    """Yield the files that may hold a memory limit: of this process's control group and of all above it."""
     try:
         own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines()]
     except OSError:
@@ -41,7 +41,7 @@ def _limits() -> Iterator[Path]:
 
 
 def killed_for_memory() -> int:
-    """How many processes the kernel has killed for memory so far, where it tells."""
+    """Return how many processes the kernel has killed so far for lack of memory; 0 if that is unknown."""
     try:
         counters = dict(line.split() for line in Path("/proc/vmstat").read_text("ascii").splitlines())
         return int(counters["oom_kill"])

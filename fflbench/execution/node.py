@@ -1,4 +1,4 @@
-"""What a node of a Ray cluster does with a cell, and what it says to the driver meanwhile."""
+"""Run of a cell on a node of a Ray cluster, with its reports to the driver."""
 
 import functools
 import math
@@ -30,59 +30,59 @@ from fflbench.records.record import Record
 from fflbench.suites.cell import Cell
 
 OWN_DATA = os.environ.get(ENVIRONMENT, "")
-"""Where this node's data lies, if the driver knows no better."""
-TELL_SECONDS = 1.0
-"""How often a cell tells of its rounds."""
+"""Folder of this node's data, where the driver's folder has none."""
+REPORT_SECONDS = 1.0
+"""Least seconds between two reports of a cell's rounds."""
 ANSWER_SECONDS = 1.0
-"""How long it waits to hear whether to go on."""
+"""Most seconds that it waits for the answer whether to stop."""
 
 
 @dataclass(frozen=True)
 class Baggage:
-    """What travels with every cell."""
+    """Settings of the run that are sent with every cell."""
 
     suite: str
     device: str
     plugins: tuple[str, ...]
     sources: tuple[tuple[str, str], ...]
-    """The plugins that are files, with their text."""
+    """Plugins that are files, with their text."""
     data: str
-    """Where the driver's data lies."""
+    """Folder of the driver's data."""
     version: str
     commit: str
 
 
 class Desk:
-    """Where cells put what they have to say, and hear whether to go on. It is the one thing both sides reach."""
+    """Actor that collects the reports of cells and answers whether to stop; cells and driver both reach it."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, int, str, Any]] = []
+        self.reports: list[tuple[str, int, str, Any]] = []
         self.stopping = False
 
-    def put(self, cell: str, attempt: int, kind: str, said: Any) -> bool:
-        """Take something; returns whether the cell is to stop."""
-        self.said.append((cell, attempt, kind, said))
+    def put(self, cell: str, attempt: int, kind: str, content: Any) -> bool:
+        """Add a report of a cell; return whether the cell is to stop."""
+        self.reports.append((cell, attempt, kind, content))
         return self.stopping
 
     def read(self) -> list[tuple[str, int, str, Any]]:
-        """All that was put here since the last time."""
-        said, self.said = self.said, []
-        return said
+        """Return all reports since the last call."""
+        reports, self.reports = self.reports, []
+        return reports
 
     def stop(self) -> None:
-        """From now on, cells are to stop."""
+        """Answer from now on that cells are to stop."""
         self.stopping = True
 
 
 def play(
     cell: Cell, versions: Mapping[str, int | str], attempt: int, baggage: Baggage, kept: bytes | None, desk: Any
 ) -> Record | Unfit | Stopped:
-    """Play a cell, or say why not."""
+    """Run a cell, or return the reason why this node cannot."""
     import ray
 
-    with _Line(cell.id, attempt, desk, kept) as line, warnings.catch_warnings():
-        warnings.showwarning = line.note
-        if line.put("started", ray.get_runtime_context().get_node_id()).result():
+    with _Connection(cell.id, attempt, desk, kept) as connection, warnings.catch_warnings():
+        warnings.showwarning = connection.note
+        if connection.put("started", ray.get_runtime_context().get_node_id()).result():
             return Stopped(kept is not None)
         if unfit := _unfit(cell, versions, baggage):
             return unfit
@@ -92,31 +92,31 @@ def play(
                 baggage.suite,
                 device=baggage.device,
                 plugins=baggage.plugins,
-                checkpoint=line,
-                report=line.report,
-                stopping=line.stopping,
+                checkpoint=connection,
+                report=connection.report,
+                stopping=connection.stopping,
             )
         except StoppedError as stopped:
             return Stopped(stopped.kept)
 
 
 def _name(part: Part) -> str:
-    """A part of a cell, as nodes and driver speak of it."""
+    """Return the name of a part of a cell that nodes and driver use."""
     return f"{part.kind} {part.name}"
 
 
 def data_of(cell: Cell) -> str:
-    """The same of the data it needs."""
+    """Return the name of the data set that a cell needs, or an empty text."""
     return f"data {cell.data_set.name}" if cell.data_set else ""
 
 
 def parts_of(cell: Cell) -> set[str]:
-    """All that a node must have, and the nothing that stands for everything."""
+    """Return the names of all parts that a node must have, and the empty name that stands for all cells."""
     return {"", data_of(cell), *map(_name, parts.parts_of(cell.configuration))}
 
 
 def _unfit(cell: Cell, versions: Mapping[str, int | str], baggage: Baggage) -> Unfit | None:
-    """Why this node cannot play a cell as the driver's machine would, if it cannot."""
+    """Return the reason why this node cannot run a cell as the driver's machine would, or None."""
     theirs, ours = f"{baggage.version} {baggage.commit[:8]}", f"{__version__} {commit()[:8]}"
     if baggage.version != __version__ or (commit() and baggage.commit and commit() != baggage.commit):
         return Unfit(f"it has fflbench {ours.strip()}, and the run is of {theirs.strip()}; install the same")
@@ -139,22 +139,22 @@ def _unfit(cell: Cell, versions: Mapping[str, int | str], baggage: Baggage) -> U
 
 
 def _without_data(cell: Cell, places: Sequence[str]) -> Unfit | None:
-    """Settle where data is looked for on this node: at the first place that has what the cell needs, if one has."""
-    data_set, looked = cell.data_set, []
+    """Set the data folder of this node to the first place with the cell's data set; report its absence otherwise."""
+    data_set, searched = cell.data_set, []
     for place in dict.fromkeys(places):
         os.environ[ENVIRONMENT] = place
         if data_set is None or is_here(data_set):
             return None
-        looked.append(str(data_set.folder))
+        searched.append(str(data_set.folder))
     assert data_set is not None
-    told = f"{data_set.title} is not in {' or '.join(looked)} on {platform.node()} (fflbench data fetch)"
-    return Unfit(told, data_of(cell))
+    reason = f"{data_set.title} is not in {' or '.join(searched)} on {platform.node()} (fflbench data fetch)"
+    return Unfit(reason, data_of(cell))
 
 
 @functools.cache
 def _load(plugins: tuple[str, ...], sources: tuple[tuple[str, str], ...]) -> str:
-    """Have the plugins, once a process; what is wrong with them, if anything."""
-    # A folder of the process's own: nobody else can put code there.
+    """Load the plugins, once per process; return their errors, or an empty text."""
+    # A new folder, so that no other user can put code there.
     with tempfile.TemporaryDirectory(prefix="fflbench-plugins-") as folder:
         written = {}
         for place, (name, text) in enumerate(sources):
@@ -165,11 +165,11 @@ def _load(plugins: tuple[str, ...], sources: tuple[tuple[str, str], ...]) -> str
         return "; ".join(map(str, registry.load_named([written.get(name, name) for name in plugins])))
 
 
-class _Line:
-    """From a cell to the driver: its rounds and its checkpoints one way, whether to stop the other.
+class _Connection:
+    """Connection of a cell to the driver, for reports, checkpoints and the request to stop.
 
-    A thread of its own does the waiting: while a task's first thread waits for something of Ray's, Ray lends its
-    processor to the next task. Checkpoints stay in the node's own store until the driver fetches them.
+    A separate thread waits for Ray: while the main thread of a task waits for Ray, Ray lends its processor to the next
+    task. Checkpoints stay in the node's object store until the driver fetches them.
     """
 
     def __init__(self, cell: str, attempt: int, desk: Any, kept: bytes | None) -> None:
@@ -183,58 +183,58 @@ class _Line:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Say all that is still to be said."""
+        """Send all remaining reports."""
         self.pool.shutdown()
 
-    def put(self, kind: str, said: Any) -> "Future[bool]":
-        """Say something; the answer is whether to stop."""
+    def put(self, kind: str, content: Any) -> "Future[bool]":
+        """Send a report; the result is whether to stop."""
 
         def wait() -> bool:
             import ray
 
-            answer: bool = ray.get(self.desk.put.remote(self.cell, self.attempt, kind, said))
+            answer: bool = ray.get(self.desk.put.remote(self.cell, self.attempt, kind, content))
             return answer
 
         return self.pool.submit(wait)
 
     def note(self, message: Warning | str, *_: object, **__: object) -> None:
-        """Let the driver show a warning."""
+        """Send a warning to the driver, which shows it."""
         self.put("note", str(message))
 
     def read(self) -> bytes:
-        """The checkpoint that came with the cell."""
+        """Return the checkpoint that was sent with the cell."""
         if self.kept is None:
             raise FileNotFoundError
         return self.kept
 
     def write(self, content: bytes) -> None:
-        """Let the driver fetch a checkpoint."""
+        """Offer a checkpoint to the driver, which fetches it."""
         import ray
         from ray.exceptions import RayError
 
         try:
-            # In a list, else it would go to the desk whole.
+            # In a list, or Ray would send the content instead of the reference.
             self.checkpoint = [ray.put(content)]
             self.put("kept", self.checkpoint).result()
         except RayError as error:
             raise OSError(last_line(error)) from error
 
     def report(self, step: int, accuracy: float | None) -> None:
-        """Say which step it is, but not of every one where they are fast."""
-        due = time.monotonic() - self.last >= TELL_SECONDS
+        """Report the current step, at most once per `REPORT_SECONDS`."""
+        due = time.monotonic() - self.last >= REPORT_SECONDS
         if due and (self.answer is None or self.answer.done()):
             self.last = time.monotonic()
             self.answer = self.put("round", (step, accuracy))
 
     def stopping(self) -> bool:
-        """Whether the driver has said to stop."""
+        """Return whether the driver has asked to stop."""
         if self.answer:
-            # It is worth waiting for: the next round may take long. One that fails or is late says nothing.
+            # Worth a wait, since the next round may take long; an answer that fails or is late is ignored.
             with suppress(Exception):
                 self.stop |= self.answer.result(timeout=ANSWER_SECONDS)
         return self.stop
 
 
 def last_line(error: BaseException) -> str:
-    """What an error of Ray's comes to: before it stand pages of where it came from."""
+    """Return the last line of one of Ray's errors, which follows pages of traceback."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

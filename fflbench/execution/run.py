@@ -1,4 +1,4 @@
-"""`fflbench run`: plan, leave out what is done, execute, keep records."""
+"""Run of a suite (`fflbench run`): plan its cells, skip finished ones, execute the others, write records."""
 
 import math
 import os
@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError, SuiteError, spelled_out
-from fflbench.execution import local, standing
+from fflbench.execution import local, status
 from fflbench.execution.display import display
 from fflbench.execution.estimates import memory_of, one_kind, seconds_of
 from fflbench.execution.jobs import Event, Events, Finished, Job, Note, Terms
 from fflbench.execution.machine import cores, machine_memory
-from fflbench.execution.standing import Watch
+from fflbench.execution.status import Watch
 from fflbench.measures.measure import PROCESS_BYTES
 from fflbench.progress import quiet
 from fflbench.records import packed
@@ -44,36 +44,36 @@ STOPPING = (
 )
 
 START_UP = 5.0
-"""Seconds until workers have imported torch."""
+"""Seconds that workers take to import torch."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do."""
+    """Cells of a run, and the records that earlier runs have left of them."""
 
     suite: str
     title: str
     store: Store
     cells: list[Cell]
     done: dict[str, Record] = field(default_factory=dict)
-    """Records that stand, by cell."""
+    """Records that are still valid, by cell."""
     relabelled: dict[str, Record] = field(default_factory=dict)
-    """Those of them that are to be kept under labels which their files do not have."""
+    """Valid records that get labels which their files do not have yet."""
     outdated: dict[str, list[str]] = field(default_factory=dict)
-    """Of cells that were finished by other code: the parts of it that have changed since."""
+    """Changed parts of the code of each finished cell that runs again."""
     force: bool = False
-    """Whether everything runs again, from its first round."""
+    """Whether all cells run again, from their first round."""
     one_record: bool = False
-    """Whether this is no suite but one cell that runs again, which leaves its suite's tables alone."""
+    """Whether this is one recorded cell instead of a suite; its suite's tables are then left unchanged."""
 
     @property
     def open(self) -> list[Cell]:
-        """Cells that are still to run."""
+        """Cells that still have to run."""
         return [cell for cell in self.cells if cell.id not in self.done]
 
     @property
     def changes(self) -> str:
-        """A sentence about finished cells that run again because code has changed, or nothing."""
+        """Sentence about finished cells that run again because code has changed, or ""."""
         if not self.outdated:
             return ""
         parts = sorted({part for changed in self.outdated.values() for part in changed})
@@ -91,7 +91,7 @@ def prepare(
     force: bool = False,
     device: str = "cpu",
 ) -> Plan:
-    """Read a suite (or the record of one cell), check every cell, and see what is already done."""
+    """Read a suite (or the record of one cell), check every cell, and look up finished ones."""
     for failure in registry.load_named(plugins):
         raise SuiteError(str(failure))
     if device != "cpu":
@@ -100,11 +100,11 @@ def prepare(
     one_record = on_board or suite.endswith(".json")
     if one_record:
         name, title, cells = _from_record(Path(suite), settings, seeds)
-        # What a leaderboard was made from is evidence, and stays as it is.
+        # The records of a leaderboard are evidence and are never overwritten.
         store = Store(Path(out) / slug(name) if on_board else Path(suite).parent)
     else:
-        told = list(settings) + ([f"seeds = {list(seeds)}"] if seeds is not None else [])
-        content = read(suite, told)
+        changes = list(settings) + ([f"seeds = {list(seeds)}"] if seeds is not None else [])
+        content = read(suite, changes)
         name, title, cells = content.name, content.title, plan(content)
         store = Store(Path(out) / name)
     for cell in cells:
@@ -117,41 +117,45 @@ def prepare(
     planned = Plan(name, title, store, cells, force=force, one_record=one_record)
     if force:
         return planned
-    found = {cell.id: record for cell in cells if (record := _finished(cell, store))}
-    outdated = {cell.id: changed for cell in cells if cell.id in found and (changed := _changed(found[cell.id], cell))}
-    done = {
-        cell.id: _labelled(found[cell.id], cell, name) for cell in cells if cell.id in found and cell.id not in outdated
+    finished = {cell.id: record for cell in cells if (record := _finished(cell, store))}
+    outdated = {
+        cell.id: changed for cell in cells if cell.id in finished and (changed := _changed(finished[cell.id], cell))
     }
-    relabelled = {key: record for key, record in done.items() if not one_record and _new_labels(record, found[key])}
+    done = {
+        cell.id: _labelled(finished[cell.id], cell, name)
+        for cell in cells
+        if cell.id in finished and cell.id not in outdated
+    }
+    relabelled = {key: record for key, record in done.items() if not one_record and _new_labels(record, finished[key])}
     return replace(planned, done=done, relabelled=relabelled, outdated=outdated)
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is carried out; nothing of it changes a result."""
+    """Options of a run that change no result."""
 
     workers: int | None = None
-    """Cells side by side; if not given, one a core, or as many as a cluster has room for."""
+    """Cells that run at the same time; by default one per core, or as many as the cluster has room for."""
     device: str = "cpu"
     plugins: tuple[str, ...] = ()
     memory_limit: float | None = None
-    """Bytes that cells may take together on this machine."""
+    """Most bytes that cells may take together on this machine."""
     cell_timeout: float = math.inf
-    """Seconds after which a cell is given up."""
+    """Seconds after which a cell is cancelled."""
     executor: str = "local"
     address: str | None = None
-    """Of a Ray cluster."""
+    """Address of a Ray cluster."""
     retries: int = 3
-    """How often a cell is tried again that was lost with its node."""
+    """Retries of a cell that was lost with its node."""
     log_json: bool = False
     command: str = ""
-    """What started it, as `fflbench status` shows it."""
+    """Command line of the run, as `fflbench status` shows it."""
     data_dir: Path | None = None
-    """Where data lies, if that was said; cells that failed are run again with it."""
+    """Folder of data sets, if given; part of the command that runs a failed cell again."""
 
     @property
     def device_here(self) -> str:
-        """What this machine must have; a cluster's nodes look after themselves."""
+        """Device that this machine must have; the nodes of a cluster check their own."""
         return self.device if self.executor == "local" else "cpu"
 
     def __post_init__(self) -> None:
@@ -175,7 +179,7 @@ def run(
 ) -> Records:
     """Run a suite as `fflbench run` does, and return its records, those of earlier runs included.
 
-    `settings` are what the command takes as `--set`, such as "rounds=10". The others are named as the command's are:
+    `settings` are values of `--set`, such as "rounds=10". The other options have the names of the command's options:
     workers, device, memory_limit (bytes), cell_timeout (seconds), executor, address, retries, log_json.
     """
     chosen = Options(plugins=tuple(plugins), **options)
@@ -186,9 +190,9 @@ def run(
 
 
 def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] = lambda _: None) -> Records:
-    """Run what is open and return all records of the plan; each is kept as soon as its cell ends.
+    """Run the open cells and return all records of the plan; each is written as soon as its cell ends.
 
-    The first Ctrl-C starts nothing new and lets cells keep their state, the second stops at once: either ends in a
+    The first Ctrl-C starts no new cell and lets running ones save their state, the second stops at once; both raise
     `KeyboardInterrupt`.
     """
     records, cells = dict(planned.done), planned.open
@@ -206,17 +210,17 @@ def carry_out(planned: Plan, options: Options, hear: Callable[[Finished], None] 
 
 
 def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Event, None, None]:
-    """Run cells, keep what comes of them, show it, and pass it on."""
+    """Run cells, write their records, display the events and yield them."""
     rounds = {cell.id: cell.measure.steps(cell.create(Kind.TASK)) for cell in cells}
-    # One cell that runs again is not the run of its suite.
-    file = None if planned.one_record else planned.store.folder / standing.FILE
+    # A single cell that runs again must not replace the status of its suite's run.
+    file = None if planned.one_record else planned.store.folder / status.FILE
     watch = Watch(planned.suite, options.command, len(planned.cells), rounds, file)
     terms = Terms(planned.suite, planned.store, options.device, options.plugins, options.cell_timeout)
-    ended, told = 0, False
+    ended, announced = 0, False
     try:
-        seconds, needs = _reckon(cells, options)
+        seconds, needs = _estimates(cells, options)
         watch.expect(seconds)
-        # Longest first: what is short fills the gaps at the end.
+        # Longest first, so that short cells fill the gaps at the end.
         jobs = sorted(_jobs(cells, needs, options.device), key=lambda job: -seconds[job.cell.id])
         if planned.force:
             for job in jobs:
@@ -232,8 +236,8 @@ def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Eve
                     _keep(planned.store, event)
                     ended += 1
                 shown.hear(event, watch.hear(event))
-                if terms.stopping.is_set() and not told:
-                    told, watch.now.state = True, "stopping"
+                if terms.stopping.is_set() and not announced:
+                    announced, watch.now.state = True, "stopping"
                     shown.hear(Note(STOPPING), watch.now)
                 if event:
                     yield event
@@ -246,7 +250,7 @@ def _events(planned: Plan, cells: list[Cell], options: Options) -> Generator[Eve
 
 
 def _execute(jobs: Sequence[Job], terms: Terms, options: Options) -> Events:
-    """All jobs, on this machine or on a cluster; what must be alone to measure time stays here, on one machine."""
+    """Run jobs on this machine or on a cluster; those that measure time, and so run alone, stay on this machine."""
     here = jobs
     if options.executor == "ray":
         from fflbench.execution import cluster
@@ -263,11 +267,11 @@ def _execute(jobs: Sequence[Job], terms: Terms, options: Options) -> Events:
         yield from local.execute(here, terms, workers=count, memory_limit=limit)
 
 
-def _reckon(cells: list[Cell], options: Options) -> tuple[dict[str, float], list[int]]:
-    """What cells take in seconds and bytes; where they run here, their data is made ready on the way.
+def _estimates(cells: list[Cell], options: Options) -> tuple[dict[str, float], list[int]]:
+    """Return the estimated seconds and bytes of cells; prepare their data if they run on this machine.
 
-    That takes torch, which takes seconds to import and which the driver has no other use for, and code of strangers:
-    what goes wrong in other processes will be told in the cells themselves.
+    This runs in other processes, since it imports torch, which the driver needs for nothing else, and runs code of
+    plugins. Errors there are reported later by the cells themselves.
     """
 
     def ask(function: Callable[..., R], *arguments: Any, otherwise: R, timeout: float = options.cell_timeout) -> R:
@@ -278,36 +282,36 @@ def _reckon(cells: list[Cell], options: Options) -> tuple[dict[str, float], list
 
     here, unseen = options.executor == "local", options.log_json
     if here and any(cell.data_set for cell in cells):
-        # However long that takes: it may have to be downloaded.
+        # Without a time limit, since the data may have to be downloaded.
         ask(_prepare, unseen, otherwise=None, timeout=math.inf)
-    found = ask(_estimate, here, unseen, otherwise=None)
-    # Where timing a defense ended the process, its memory can still be counted.
-    needs, seconds = found or (ask(memory_of, otherwise=[PROCESS_BYTES] * len(cells)), [1.0] * len(cells))
+    estimated = ask(_estimate, here, unseen, otherwise=None)
+    # If timing a defense ended the process, its memory can still be estimated.
+    needs, seconds = estimated or (ask(memory_of, otherwise=[PROCESS_BYTES] * len(cells)), [1.0] * len(cells))
     return dict(zip((cell.id for cell in cells), seconds, strict=True)), needs
 
 
 def _prepare(cells: list[Cell], unseen: bool) -> None:
-    """Have the data sets of tasks, once, with their bars: workers find the arrays ready."""
+    """Prepare the data sets of tasks once, with progress bars, before workers need them."""
     with quiet() if unseen else nullcontext():
-        for task in _looked_at(cells):
+        for task in _tasks_with_data(cells):
             if task.data_set and type(task).data is Task.data:
-                with _told_in_its_cells():
+                with _errors_left_to_cells():
                     task.data()
 
 
 def _estimate(cells: list[Cell], here: bool, unseen: bool) -> tuple[list[int], list[float]]:
-    """Bytes and seconds of each cell; too many participants for the data are refused at once."""
+    """Return the estimated bytes and seconds of each cell; refuse more participants than the data allows."""
     with quiet() if unseen else nullcontext():
-        for task in _looked_at(cells) if here else ():
-            with _told_in_its_cells():
+        for task in _tasks_with_data(cells) if here else ():
+            with _errors_left_to_cells():
                 task.divide(task.data().train.y, seed=0)
-        # Where all are alike there is nothing to put in order.
+        # Equal times put no cell before another.
         return memory_of(cells), [1.0] * len(cells) if one_kind(cells) else seconds_of(cells)
 
 
 @contextmanager
-def _told_in_its_cells() -> Iterator[None]:
-    """What a user can mend is told at once; other errors of a task are those of its cells."""
+def _errors_left_to_cells() -> Iterator[None]:
+    """Let errors that the user can fix pass, and ignore others, which the cells of the task will report."""
     try:
         yield
     except FflbenchError:
@@ -316,10 +320,10 @@ def _told_in_its_cells() -> Iterator[None]:
         pass
 
 
-def _looked_at(cells: Sequence[Cell]) -> list[Task]:
-    """The tasks of cells whose measures look at data."""
-    looking = [cell for cell in cells if cell.measure.needs_data]
-    return list({str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in looking}.values())
+def _tasks_with_data(cells: Sequence[Cell]) -> list[Task]:
+    """Return the tasks of cells whose measures need data."""
+    needing = [cell for cell in cells if cell.measure.needs_data]
+    return list({str(cell.configuration["task"]): cell.create(Kind.TASK) for cell in needing}.values())
 
 
 def _jobs(cells: Sequence[Cell], needs: Sequence[int], device: str) -> Iterator[Job]:
@@ -330,7 +334,7 @@ def _jobs(cells: Sequence[Cell], needs: Sequence[int], device: str) -> Iterator[
 
 
 def _with_command(event: Finished, store: Store, options: Options) -> Finished:
-    """What failed says how to run it alone, from the folder where this run was started."""
+    """Return the event with the command that runs a failed cell alone, from the folder where this run was started."""
     record = event.record
     if record.status == "done":
         return event
@@ -340,24 +344,24 @@ def _with_command(event: Finished, store: Store, options: Options) -> Finished:
 
 
 def _with_title(event: Finished, title: str) -> Finished:
-    """A record says what its suite is called, for leaderboards that are made without the suite's file."""
+    """Return the event with the suite's title in its record, for leaderboards made without the suite's file."""
     return replace(event, record=event.record.model_copy(update={"title": title[:LONGEST_TITLE]}))
 
 
 def _keep(store: Store, event: Finished) -> None:
-    # What never ran takes nothing away from what once did.
+    # The failure of a cell that never ran must not replace an earlier record.
     if event.ran or not store.file(event.cell.id).exists():
         store.write(event.record)
-    # After an error in its code a cell begins anew.
+    # After an error in its own code a cell starts from its first round.
     if not event.resumes:
         store.checkpoint(event.cell.id).unlink(missing_ok=True)
 
 
 @contextmanager
 def stoppable(stopping: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C, or what a batch system or a closing terminal sends, set a flag; another Ctrl-C interrupts.
+    """Set a flag at the first Ctrl-C, or signal of a batch system or closing terminal; a second Ctrl-C interrupts.
 
-    Only that one: a terminal that closes may say so twice.
+    Other signals never interrupt, since a closing terminal may send its signal twice.
     """
 
     def handle(number: int, _: object) -> None:
@@ -368,9 +372,9 @@ def stoppable(stopping: threading.Event) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # A signal that is ignored, as in the background of a shell, stays so.
-    heard = [number for number in local.HEARD if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handle) for number in heard}
+    # Signals that a shell ignores for background jobs stay ignored.
+    handled = [number for number in local.DRIVER_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in handled}
     try:
         yield
     finally:
@@ -379,7 +383,7 @@ def stoppable(stopping: threading.Event) -> Iterator[None]:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is not here, before any cell does."""
+    """Refuse a device that this machine lacks, before any cell runs."""
     import torch
 
     if not (device.startswith("cuda") and torch.cuda.is_available()):
@@ -387,7 +391,7 @@ def check_device(device: str) -> None:
 
 
 def estimate(planned: Plan, workers: int | None = None) -> float:
-    """Seconds that the open cells will take on this machine, from a short calibration of each task."""
+    """Return the estimated seconds of the open cells on this machine, from a short calibration of each task."""
     expected = list(zip(planned.open, seconds_of(planned.open), strict=True))
     one_by_one = sum(seconds for cell, seconds in expected if cell.measure.alone)
     together = sum(seconds for cell, seconds in expected if not cell.measure.alone)
@@ -395,7 +399,7 @@ def estimate(planned: Plan, workers: int | None = None) -> float:
 
 
 def _finished(cell: Cell, store: Store) -> Record | None:
-    """A cell's record if it succeeded and is whole."""
+    """Return the record of a cell if the cell succeeded and the record is intact."""
     record = store.read(cell.id)
     if record is None or record.status != "done":
         return None
@@ -408,15 +412,15 @@ def _finished(cell: Cell, store: Store) -> Record | None:
 
 
 def _labelled(record: Record, cell: Cell, suite: str) -> Record:
-    """A finished cell's record with the labels that the suite has now."""
+    """Return a finished cell's record with the current labels of the suite."""
     sweeps = {"sweep": dict(cell.sweep), "shared_by": dict(cell.shared_by)}
     return record.model_copy(update={"labels": dict(cell.labels), "suite": suite, **sweeps})
 
 
 def _new_labels(now: Record, kept: Record) -> bool:
-    """Whether a suite shows a record under a label that its file does not have.
+    """Return whether a suite shows a record under a label that its file does not have.
 
-    A run of fewer defenses takes none away: the rows of the others stay in the folder.
+    A run of fewer defenses removes no label: the rows of the others stay in the folder.
     """
     rows = [{record.labels["defense"], *record.shared_by} for record in (now, kept)]
     others = [{**record.labels, "defense": ""} for record in (now, kept)]
@@ -424,7 +428,7 @@ def _new_labels(now: Record, kept: Record) -> bool:
 
 
 def _changed(record: Record, cell: Cell) -> list[str]:
-    """Parts of a cell whose results version, or source, is no longer that of its record."""
+    """Return the parts of a cell whose results version or source has changed since its record was written."""
     made, now = record.manifest.get("results"), results_versions(cell.configuration)
     before = made if isinstance(made, dict) else {}
     parts = {key: str(entry) for key, entry in cell.entries.items()}

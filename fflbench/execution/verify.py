@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeGuard
+from typing import Literal, TypeAlias, TypeGuard
 
 from fflbench.errors import FflbenchError, RecordError
 from fflbench.execution.cell import play
@@ -21,26 +21,29 @@ from fflbench.statistics import prediction
 from fflbench.suites.cell import Cell
 
 DECIDES = ("results", "python", "libraries", "system", "processor", "device")
-"""What must be the same for results to be the same bits."""
+"""Keys of a manifest that must agree for results to agree to the bit."""
 
 LEVEL = 0.99
-"""How often one more seed falls into the interval; several figures are looked at."""
+"""Level of the prediction interval for one more seed; high, since several figures are compared."""
 
 HOLD = ("same bits", "reproduced")
-"""Verdicts that let a figure stand."""
+"""Verdicts by which a recorded figure is confirmed."""
+
+
+How: TypeAlias = Literal["same bits", "reproduced", "plausible, not reproduced", "different", "cannot be compared"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one cell."""
+    """Result of running one cell again."""
 
     record: Record
-    how: Literal["same bits", "reproduced", "plausible, not reproduced", "different", "cannot be compared"]
+    how: How
     why: str
 
     @property
     def holds(self) -> bool:
-        """Whether the recorded figure was found again."""
+        """Whether the recorded figure was confirmed."""
         return self.how in HOLD
 
     def __str__(self) -> str:
@@ -52,29 +55,29 @@ def verify(
 ) -> tuple[list[Verdict], list[str]]:
     """Run a sample of cells again, those reported from outside first where their plugins are loaded.
 
-    What came of it, and what is wrong with the evidence itself.
+    Return the verdicts, and the problems of the evidence itself.
     """
-    found = gather(folder)
+    evidence = gather(folder)
     refuse_links(folder / ENTRIES)
-    chosen = _chosen(found, sample, seed, reported=bool(plugins))
+    chosen = _chosen(evidence, sample, seed, reported=bool(plugins))
     if not chosen:
         raise RecordError(f"{folder} has no cell that could be run again and compared")
-    verdicts = [_verdict(found, record, device, plugins) for record in track(chosen, "Running again")]
-    _enter(found, [verdict.record.id for verdict in verdicts if verdict.holds])
-    return verdicts, found.problems
+    verdicts = [_verdict(evidence, record, device, plugins) for record in track(chosen, "Running again")]
+    _enter(evidence, [verdict.record.id for verdict in verdicts if verdict.holds])
+    return verdicts, evidence.problems
 
 
-def _chosen(found: Evidence, sample: int, seed: int, *, reported: bool) -> list[Record]:
-    able = [record for record in found.records if record.status == "done" and _repeatable(record)]
-    # Which ones follows from the seed alone, so that others can look at the same.
+def _chosen(evidence: Evidence, sample: int, seed: int, *, reported: bool) -> list[Record]:
+    able = [record for record in evidence.records if record.status == "done" and _repeatable(record)]
+    # The seed alone decides which ones, so that others can repeat the same sample.
     shuffled = random.Random(seed).sample(able, len(able))  # noqa: S311 (no secret)
     if reported:
-        shuffled.sort(key=lambda record: record.id not in found.reported)
+        shuffled.sort(key=lambda record: record.id not in evidence.reported)
     return shuffled[:sample]
 
 
 def _repeatable(record: Record) -> bool:
-    """Whether its code is here, and it measures no time."""
+    """Return whether a record's plugins are installed and its measure does not measure time."""
     cell = Cell.of(record)
     try:
         cell.created()
@@ -83,7 +86,7 @@ def _repeatable(record: Record) -> bool:
     return not cell.measure.alone
 
 
-def _verdict(found: Evidence, record: Record, device: str, plugins: Sequence[str]) -> Verdict:
+def _verdict(evidence: Evidence, record: Record, device: str, plugins: Sequence[str]) -> Verdict:
     cell = Cell.of(record)
     again = play(cell, record.suite, device=device, plugins=plugins)
     if again.status == "failed":
@@ -95,47 +98,55 @@ def _verdict(found: Evidence, record: Record, device: str, plugins: Sequence[str
         if apart:
             return Verdict(record, "different", f"in {', '.join(apart)}")
         return Verdict(record, "same bits", "same versions and processor")
-    return _compare(found, cell.measure, record, again, f"made with another {' and '.join(other)}")
+    return _compare(evidence, cell.measure, record, again, f"made with another {' and '.join(other)}")
 
 
-def _compare(found: Evidence, measure: Measure, record: Record, again: Record, why: str) -> Verdict:
-    """Hold every figure to what moves between processors, and where it moved further to what other seeds came to."""
+def _compare(evidence: Evidence, measure: Measure, record: Record, again: Record, why: str) -> Verdict:
+    """Compare every metric by its drift between processors and, beyond that, by the metrics of other seeds."""
     for name in measure.exact_facts:
         if record.facts.get(name) != again.facts.get(name):
             return Verdict(record, "different", f"{why}; in {name}")
     if not math.isclose(_epsilon(record), _epsilon(again), rel_tol=STILL):
         return Verdict(record, "different", f"{why}; epsilon was {_epsilon(record):.4g}, is {_epsilon(again):.4g}")
     declared = {metric.name: metric for metric in measure.metrics}
-    plausible, unknown, close = [], [], []
+    reasons: dict[How, list[str]] = {"cannot be compared": [], "plausible, not reproduced": [], "reproduced": []}
     for name in dict.fromkeys([*record.metrics, *again.metrics]):
-        was, now = record.metrics.get(name), again.metrics.get(name)
-        if isinstance(was, list) and isinstance(now, list):
-            # By class, of which some have few examples: the whole is compared.
-            continue
-        told = f"{name} was {_text(was)}, is {_text(now)}"
         metric = declared.get(name) or Metric(name=name, title=name, meaning="")
-        if not _is_number(was) or not _is_number(now) or metric.exact:
-            if was != now:
-                return Verdict(record, "different", f"{why}; {told}")
-            continue
-        reach = metric.reach(min(was, now))
-        if abs(was - now) <= reach:
-            close.append(told)
-            continue
-        told += f", and processors differ by {reach:.2g} at most"
-        expected = prediction(list(_others(found, record, name)), LEVEL, share=metric.is_share)
-        if expected and all(expected[0] <= value <= expected[1] for value in (was, now)):
-            plausible.append(f"{told}, other seeds let expect {expected[0]:.4g} to {expected[1]:.4g}")
-        elif expected or metric.drift is not None:
-            let = f"other seeds let expect {expected[0]:.4g} to {expected[1]:.4g}" if expected else "no other seeds"
-            return Verdict(record, "different", f"{why}; {told}; {let}")
-        else:
-            unknown.append(f"{told}; too few other seeds to say what to expect")
-    if unknown:
-        return Verdict(record, "cannot be compared", f"{why}; {'; '.join(unknown)}")
-    if plausible:
-        return Verdict(record, "plausible, not reproduced", f"{why}; {'; '.join(plausible)}")
-    return Verdict(record, "reproduced", f"{why}; {'; '.join(close[:3]) or 'the same figures'}")
+        how, reason = _compare_metric(evidence, metric, record, again)
+        if how == "different":
+            return Verdict(record, "different", f"{why}; {reason}")
+        if how:
+            reasons[how].append(reason)
+    weaker: tuple[How, ...] = ("cannot be compared", "plausible, not reproduced")
+    for verdict in weaker:
+        if reasons[verdict]:
+            return Verdict(record, verdict, f"{why}; {'; '.join(reasons[verdict])}")
+    return Verdict(record, "reproduced", f"{why}; {'; '.join(reasons['reproduced'][:3]) or 'the same figures'}")
+
+
+def _compare_metric(evidence: Evidence, metric: Metric, record: Record, again: Record) -> tuple[How | None, str]:
+    """Return the verdict on one metric and the reason for it; no verdict where there is nothing to report."""
+    was, now = record.metrics.get(metric.name), again.metrics.get(metric.name)
+    if isinstance(was, list) and isinstance(now, list):
+        # By class, of which some have few examples: the whole is compared.
+        return None, ""
+    change = f"{metric.name} was {_text(was)}, is {_text(now)}"
+    if not _is_number(was) or not _is_number(now) or metric.exact:
+        return (None, "") if was == now else ("different", change)
+    reach = metric.reach(min(was, now))
+    if abs(was - now) <= reach:
+        return "reproduced", change
+    change += f", and processors differ by {reach:.2g} at most"
+    interval = prediction(list(_others(evidence, record, metric.name)), LEVEL, share=metric.is_share)
+    if interval is None:
+        if metric.drift is not None:
+            return "different", f"{change}; no other seeds"
+        return "cannot be compared", f"{change}; too few other seeds to say what to expect"
+    low, high = interval
+    expected = f"other seeds let expect {low:.4g} to {high:.4g}"
+    if all(low <= value <= high for value in (was, now)):
+        return "plausible, not reproduced", f"{change}, {expected}"
+    return "different", f"{change}; {expected}"
 
 
 def _epsilon(record: Record) -> float:
@@ -152,30 +163,30 @@ def _text(value: object) -> str:
     return f"{value:.4g}" if _is_number(value) else str(value)
 
 
-def _others(found: Evidence, record: Record, name: str) -> Iterator[float]:
-    """A figure of the other seeds of the same cell."""
+def _others(evidence: Evidence, record: Record, name: str) -> Iterator[float]:
+    """Yield a metric of the same cell with other seeds."""
 
     def without_seed(of: Record) -> dict[str, object]:
         return {key: value for key, value in of.configuration.items() if key != "seed"}
 
-    for other in found.records:
+    for other in evidence.records:
         value = other.metrics.get(name)
         same = without_seed(other) == without_seed(record) and other.id != record.id
         if same and isinstance(value, float | int):
             yield float(value)
 
 
-def _enter(found: Evidence, verified: list[str]) -> None:
-    """Note in entries from outside which of their cells came out the same here."""
+def _enter(evidence: Evidence, verified: list[str]) -> None:
+    """Add the confirmed cells to the entries from outside that reported them."""
     changed = {}
-    for folder in sorted((found.folder / ENTRIES).glob("[!.]*")):
-        ours = [cell for cell in verified if found.places[cell].folder == folder]
+    for folder in sorted((evidence.folder / ENTRIES).glob("[!.]*")):
+        ours = [cell for cell in verified if evidence.places[cell].folder == folder]
         if ours:
             entry = read_entry(folder)
-            told = entry.model_copy(update={"verified": tuple(sorted({*entry.verified, *ours}))})
-            changed[f"{folder.name}/{ENTRY}"] = (told.model_dump_json(indent=1) + "\n").encode()
+            updated = entry.model_copy(update={"verified": tuple(sorted({*entry.verified, *ours}))})
+            changed[f"{folder.name}/{ENTRY}"] = (updated.model_dump_json(indent=1) + "\n").encode()
     if changed:
         try:
-            replace_files(found.folder / ENTRIES, changed)
+            replace_files(evidence.folder / ENTRIES, changed)
         except OSError as error:
-            raise RecordError(f"what was verified cannot be noted in {found.folder}: {error.strerror}") from error
+            raise RecordError(f"what was verified cannot be noted in {evidence.folder}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""A defense is a chain: a transport, pre-aggregations, and a rule, as in "fragment-exchange + clipping + median"."""
+"""Defenses as chains of a transport, pre-aggregations and a rule, as in "fragment-exchange + clipping + median"."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from fflbench.registry import CHAINED, Entry, Kind
 from fflbench.types import Indices, Matrix, Vector
 
 PLAIN, MEAN = "plain", "fedavg"
-"""Names of the transport of a chain that names none, and of the rule of a transport that stands alone."""
+"""Default transport of a chain that names none, and default rule of a transport without a rule."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Parts:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All parts."""
+        """Return all parts."""
         return self.transport, *self.preaggregations, self.rule
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Parts:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Parameters that can be set for the chain as a whole: each goes to every part that declares it."""
+        """Return the parameters that can be set for the whole chain: each goes to every part that declares it."""
         return tuple({each.name: each for entry in reversed(self.entries) for each in entry.parameters}.values())
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Parts:
 
 
 def text_of(names: Sequence[str]) -> str:
-    """Return the text of a chain, transport first: without the plain transport, or the mean where it goes unsaid."""
+    """Return the text of a chain, transport first; the plain transport, and the mean after any other, are left out."""
     if names[0] == PLAIN:
         return " + ".join(names[1:] or names)
     return " + ".join(names[:1] if names[1:] == [MEAN] else names)
@@ -90,7 +90,7 @@ def parse(text: str) -> Parts:
     entries = list(_expanded(text))
     kinds = [entry.kind for entry in entries]
     transport = entries.pop(0) if kinds[0] is Kind.TRANSPORT else registry.get(Kind.TRANSPORT, PLAIN)
-    # A transport alone leaves the mean, since that is all that some of them can compute.
+    # A transport without a rule gets the mean, the only rule that works with all transports.
     if not entries:
         entries = [registry.get(Kind.RULE, MEAN)]
     *middle, last = entries
@@ -110,7 +110,7 @@ def parse(text: str) -> Parts:
 
 
 def _expanded(text: str, inside: tuple[str, ...] = ()) -> Iterable[Entry]:
-    """Yield the registered parts of a chain; a chain with a name of its own stands for its parts."""
+    """Yield the registered parts of a chain; a named chain is replaced by its parts."""
     for name in text.split("+"):
         entry = _find(name.strip(), text)
         if entry.name in inside:
@@ -134,7 +134,7 @@ def _find(name: str, text: str) -> Entry:
 
 
 def refusal(parts: Parts) -> str:
-    """Return why the parts do not go together, in one sentence; nothing where they do."""
+    """Return why the parts cannot be combined, in one sentence; an empty text if they can."""
     rows = parts.transport.target.rows
     if rows == "sum" and parts.preaggregations:
         return f"{parts.preaggregations[0].name} needs rows, and {parts.transport.name} shows the server only their sum"
@@ -167,14 +167,14 @@ def defense(text: str, **given: Any) -> "Chain":
 
 
 class Server:
-    """The server's half: pre-aggregations and the rule. It runs on a view, its memory and a generator alone."""
+    """The server's half of a defense: pre-aggregations and the rule, which see only a view, memory and a generator."""
 
     def __init__(self, preaggregations: Sequence[Preaggregation], rule: Rule) -> None:
         self.preaggregations, self.rule = tuple(preaggregations), rule
 
     @property
     def parts(self) -> tuple[Preaggregation | Rule, ...]:
-        """Its parts, in the order in which they work."""
+        """Return the pre-aggregations and the rule, in the order in which they run."""
         return *self.preaggregations, self.rule
 
     def aggregate(self, view: View, rng: np.random.Generator) -> tuple[Vector, Feedback]:
@@ -193,12 +193,12 @@ class Server:
             view = _combined(view, coefficients, regrouped=step.entry.regroups)
             geometry = geometry.combined(coefficients, view.rows[:, view.columns.parameters])
         rule = self.rule
-        found = rule.of(view, geometry, rng) if isinstance(rule, FunctionRule) else rule.aggregate(view, rng)
-        change, feedback = _answer(rule, found)
+        result = rule.of(view, geometry, rng) if isinstance(rule, FunctionRule) else rule.aggregate(view, rng)
+        change, feedback = _answer(rule, result)
         return change if view.scale == 1 else change * np.float32(view.scale), feedback
 
     def _feedback_without_rows(self, view: View, rng: np.random.Generator) -> Feedback:
-        """Let the rule know of a round without rows: those that were not finite may cost their senders."""
+        """Call the rule on a round without rows, since it may penalise the senders of rows that were not finite."""
         per_row = {"rows": view.rows, "weights": view.weights, "participants": view.participants, "sizes": view.sizes}
         empty: dict[str, Any] = {name: values[:0] for name, values in per_row.items() if values is not None}
         try:
@@ -207,9 +207,9 @@ class Server:
             return none.feedback
 
 
-def _answer(rule: Rule, found: Any) -> tuple[Vector, Feedback]:
-    """Return the change and the feedback in a rule's answer, or refuse what is none."""
-    change, feedback = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+def _answer(rule: Rule, result: Any) -> tuple[Vector, Feedback]:
+    """Return the change and the feedback in a rule's result, or raise an error where the result is neither."""
+    change, feedback = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
     numbers = None if isinstance(change, tuple) else np.asarray(change)
     if numbers is None or numbers.dtype.kind not in REAL:
         name = str(rule.entry) if isinstance(rule, FunctionRule) else type(rule).__name__
@@ -218,11 +218,11 @@ def _answer(rule: Rule, found: Any) -> tuple[Vector, Feedback]:
 
 
 def _combined(view: View, coefficients: "np.typing.NDArray[np.float64]", *, regrouped: bool) -> View:
-    """Return the view with rows combined; each new row counts as much as those it is made of, on average."""
+    """Return the view with combined rows; the weight of a new row is the average of the rows it combines."""
     n = len(view.rows)
     shares = np.abs(coefficients)
     total = shares.sum(1, keepdims=True)
-    # A row that is made of none counts as much as before, or as all of them.
+    # A row that combines nothing keeps its weight, or gets the total where rows were regrouped.
     nothing = np.eye(n) if len(shares) == n else np.full_like(shares, 1 / n)
     shares = np.divide(shares, total, out=nothing, where=total > 0)
     return replace(
@@ -235,7 +235,7 @@ def _combined(view: View, coefficients: "np.typing.NDArray[np.float64]", *, regr
 
 
 def _writable(rows: Matrix) -> Matrix:
-    """Return a window through which the rows can be overwritten; a copy where their owner does not allow that."""
+    """Return a writable view of the rows, or a copy where their owner does not allow writing."""
     window = rows.view()
     try:
         window.flags.writeable = True
@@ -245,24 +245,24 @@ def _writable(rows: Matrix) -> Matrix:
 
 
 class Chain:
-    """A defense at work: its transport, which plays participants, and its server."""
+    """A defense that runs: its transport, which simulates all participants, and its server."""
 
     def __init__(self, transport: Transport, preaggregations: Sequence[Preaggregation], rule: Rule) -> None:
         self.transport, self.server = transport, Server(preaggregations, rule)
 
     @property
     def rule(self) -> Rule:
-        """Its rule."""
+        """Return the rule."""
         return self.server.rule
 
     def validate(self, per_round: int) -> None:
-        """Refuse what cannot work with so many participants a round, before anything is trained."""
+        """Raise a `ParameterError` for parameters that cannot work with so many participants per round."""
         self.transport.validate(per_round)
         for part, n in zip(self.server.parts, self._rows(per_round), strict=True):
             part.validate(n, per_round)
 
     def begin(self, setting: Setting, seed: int) -> None:
-        """Get ready for the first round; parts receive randomness, never the seed."""
+        """Prepare for the first round; parts receive randomness, never the seed."""
         self.validate(setting.per_round)
         self.setting, self._seed = setting, seed
         self.transport.begin(setting, Entropy(seed))
@@ -272,14 +272,14 @@ class Chain:
         )
 
     def simulated(self, seed: int) -> "Chain":
-        """Return a copy for an attacker to try rows on: the same memories, other random choices, no keys."""
+        """Return a copy on which an attacker can try rows: the same memories, other random choices, no keys."""
         twin = Chain(self.transport.simulated(Entropy(seed)), self.server.preaggregations, self.rule.simulated())
         twin.setting, twin._seed = self.setting, seed
         return twin
 
     @property
     def memory(self) -> dict[str, Memory]:
-        """State of its parts from round to round."""
+        """Return the state of all parts that lasts from round to round."""
         return {"transport": self.transport.memory, "rule": self.rule.memory}
 
     @memory.setter
@@ -289,7 +289,7 @@ class Chain:
     # The steps of a round
 
     def select(self, round: int) -> Indices:
-        """Return who takes part, in ascending order."""
+        """Return the participants of a round, in ascending order."""
         selected = self.rule.select(round, stream(self._seed, "selection", round))
         _check_selection(selected, self.setting.participants)
         return selected
@@ -306,7 +306,7 @@ class Chain:
         clean: Any = None,
         watch: Collection[int] = (),
     ) -> Transcript:
-        """Let participants send their rows, which are overwritten; rows that are not finite go no further."""
+        """Transmit the participants' rows, which are overwritten; rows that are not finite are dropped."""
         hostile = np.isin(participants, [] if attackers is None else attackers)
         transcript = self.transport.transmit(Upload(round, model, participants, rows, hostile, deviation, clean, watch))
         _check_view(transcript, self.transport)
@@ -330,36 +330,36 @@ class Chain:
         self.transport.deliver(transcript, feedback)
 
     def report(self, transcript: Transcript) -> dict[str, Any]:
-        """Return what the history of a round tells of its parts."""
+        """Return what the parts report for the history of a round."""
         return {**transcript.facts, **self.rule.report()}
 
     def assumed(self, selected: int, n: int) -> int | None:
-        """Return the attackers that all its parts with an f are set to tolerate; None without any f."""
+        """Return the number of attackers that all parts with an f are set to tolerate; None without any f."""
         parts = zip(self.server.parts, self._rows(n), strict=True)
         assumed = [part.assumed(selected, rows) for part, rows in parts]
         return min((f for f in assumed if f is not None), default=None)
 
     def flags(self) -> list[str]:
-        """Return what a reader of the results should know of this defense in this setting."""
-        selected, mixtures, told = self.setting.per_round, "rows are mixtures of several participants' updates", []
+        """Return warnings for readers of the results about this defense in this setting."""
+        selected, mixtures, flags = self.setting.per_round, "rows are mixtures of several participants' updates", []
         if self.transport.rows == "mixture" and self.rule.needs_participants:
-            told.append(f"{mixtures}, and its rule judges their senders by them")
+            flags.append(f"{mixtures}, and its rule judges their senders by them")
         if self.transport.rows == "mixture" and self.assumed(selected, selected) is not None:
-            told.append(f"{mixtures}, so that f attackers can reach more than f of them")
+            flags.append(f"{mixtures}, so that f attackers can reach more than f of them")
         steps = zip(self.server.preaggregations, self._rows(selected), strict=False)
         warnings = [flag for step, n in steps for flag in step.warnings(selected, n)]
-        return [*told, *self.transport.flags(), *warnings, *self.rule.flags()]
+        return [*flags, *self.transport.flags(), *warnings, *self.rule.flags()]
 
     def _rows(self, n: int) -> list[int]:
-        """Return the numbers of rows that its pre-aggregations and its rule are given of n updates."""
-        found = [1 if self.transport.rows == "sum" else n]
+        """Return the numbers of rows that each pre-aggregation and the rule receive for n updates."""
+        counts = [1 if self.transport.rows == "sum" else n]
         for step in self.server.preaggregations:
-            found.append(_rows_after(step, found[-1]))
-        return found
+            counts.append(_rows_after(step, counts[-1]))
+        return counts
 
 
 def _rows_after(step: Preaggregation, n: int) -> int:
-    """Return the number of rows that a pre-aggregation makes of n random ones."""
+    """Return the number of rows that a pre-aggregation returns for n random ones."""
     if not step.entry.regroups or not n:
         return n
     rng = np.random.default_rng(0)
@@ -368,7 +368,7 @@ def _rows_after(step: Preaggregation, n: int) -> int:
     try:
         return len(step.coefficients(view, Geometry(rows), rng)) or n
     except NoAnswerError:
-        # An f that is too large for n is refused where the step itself is validated.
+        # An f that is too large for n is refused when the step itself is validated.
         return n
 
 
@@ -385,7 +385,7 @@ def _check_selection(selected: Any, participants: int) -> None:
 
 
 def _check_view(transcript: Any, transport: Transport) -> None:
-    """Refuse a transcript without a whole view of the server on which the rule runs."""
+    """Raise an error for a transcript without a complete view of the server on which the rule runs."""
     name = type(transport).__name__
     views = transcript.views if isinstance(transcript, Transcript) else {}
     view = views.get("server", views.get("server-1"))

@@ -1,4 +1,4 @@
-"""What the columns of an update are: a model's tensors, flattened one after the other.
+"""Columns of an update: a model's tensors, flattened and concatenated.
 
 Parameters come first, in the order of `model.named_parameters()`, then floating-point buffers (a batch normalisation's
 running statistics) in the order of `model.named_buffers()`. Integer buffers do not travel.
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where each tensor of a model stands in a row."""
+    """Positions of a model's tensors in a row."""
 
     spans: Mapping[str, slice]
     shapes: Mapping[str, tuple[int, ...]]
     parameters: slice
-    """The columns that norms, distances, cosines and noise look at."""
+    """Columns that norms, distances, cosines and noise are computed on."""
     last_layer: slice
-    """Weight and bias of the layer that makes the decision."""
+    """Weight and bias of the output layer."""
     count: int
 
     @classmethod
     def of(cls, model: "nn.Module") -> "Columns":
-        """The columns of a model; its last layer is the module that owns the last parameter."""
+        """Return the columns of a model; its last layer is the module that owns the last parameter."""
         spans, shapes, end = {}, {}, 0
         for name, tensor in tensors(model):
             spans[name], shapes[name] = slice(end, end + tensor.numel()), tuple(tensor.shape)
@@ -52,12 +52,12 @@ class Columns:
 
     @classmethod
     def plain(cls, count: int) -> "Columns":
-        """Columns of which nothing is known: all are parameters, and all count as the last layer."""
+        """Return columns without known tensors: all are parameters, and all count as the last layer."""
         everything = slice(0, count)
         return cls(spans={}, shapes={}, parameters=everything, last_layer=everything, count=count)
 
     def shortened(self, count: int) -> "Columns":
-        """Columns of a smaller model, of so many in all, with the same last layer as far as it fits."""
+        """Return the columns of a smaller model with so many in all, and the same last layer as far as it fits."""
         last = min(self.last_layer.stop - self.last_layer.start, count)
         return Columns({}, {}, slice(0, count), slice(count - last, count), count)
 
@@ -69,18 +69,18 @@ class Columns:
 
 
 def tensors(model: "nn.Module") -> Iterator[tuple[str, "Tensor"]]:
-    """The tensors that travel, in the order of the columns."""
+    """Return the tensors that an update contains, in the order of the columns."""
     yield from model.named_parameters()
     yield from ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
 
 
 def columns_of(task: "Task") -> Columns:
-    """The columns of an update, without storing a model."""
+    """Return the columns of a task's updates, without allocating a model."""
     return Columns.of(built(task))
 
 
 def built(task: "Task") -> "nn.Module":
-    """A task's model, without its weights."""
+    """Build a task's model without allocating its weights."""
     import torch
 
     try:
@@ -89,6 +89,6 @@ def built(task: "Task") -> "nn.Module":
     except FflbenchError:
         raise
     except Exception as error:
-        # Strangers' code may fail in any way.
-        told = f"{type(error).__name__}: {error}"
-        raise ParameterError(f"the model of {type(task).__name__} cannot be counted: {told}") from error
+        # A plugin's code may fail in any way.
+        reason = f"{type(error).__name__}: {error}"
+        raise ParameterError(f"the model of {type(task).__name__} cannot be counted: {reason}") from error

@@ -1,4 +1,4 @@
-"""What a global model is worth on the test part."""
+"""Evaluation of global models on the test set."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ NO_CLASS = -1
 
 
 class Evaluation:
-    """Measures models on the same examples, in batches as large as is good for the cache."""
+    """Evaluates models on the same examples, in batches that fit the cache."""
 
     def __init__(self, task: Task, model: FlatModel, test: Examples) -> None:
         self.task, self.model = task, model
@@ -24,12 +24,12 @@ class Evaluation:
 
     @torch.inference_mode()
     def __call__(self, weights: Vector) -> dict[str, Any]:
-        """The metrics of a model; `diverged` says that its loss is not finite, and so none."""
+        """Return the metrics of a model; `diverged` means that its loss is not finite and therefore left out."""
         self.model.load(weights)
         self.model.model.eval()
         predicted, total = [], 0.0
         for x, y in zip(torch.split(self.x, BATCH), torch.split(self.y, BATCH), strict=True):
-            # A copy, since a model may work in place.
+            # A copy, since a model may modify its input in place.
             x = x.to(memory_format=torch.channels_last, copy=True) if x.ndim == 4 else x.clone()
             outputs = self.model.model(x)
             total += losses(self.task, outputs, y).sum(dtype=torch.float64).item()

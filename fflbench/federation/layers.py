@@ -1,4 +1,4 @@
-"""Layers of many models at once, forwards and backwards: participants stand along the first axis of every tensor.
+"""Layers of many models at once, with forward and backward passes; the first axis of every tensor is the participant.
 
 Written out rather than left to autograd, whose bookkeeping costs as much as the products of a small model.
 """
@@ -21,37 +21,37 @@ class Layer:
         self.module: Any = module
 
     def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
-        """Take the weights to work with, and the tensors that gradients are to be written to."""
+        """Set the weights, and the tensors that gradients are written to."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """The outputs of every participant's layer on its own batch: h is participants x batch x the input's shape."""
+        """Return every participant's outputs on its own batch; h is participants x batch x the input's shape."""
         with torch.enable_grad():
             self.inputs = h.flatten(0, 1).detach().requires_grad_()
             self.outputs: Tensor = self.module(self.inputs)
-        found: Tensor = self.outputs.detach().view(*h.shape[:2], *self.outputs.shape[1:])
-        return found
+        outputs: Tensor = self.outputs.detach().view(*h.shape[:2], *self.outputs.shape[1:])
+        return outputs
 
     def backward(self, g: Tensor, *, first: bool) -> Tensor:
-        """From the gradient by outputs to that by inputs; the first layer that learns need not know the latter."""
-        (found,) = torch.autograd.grad(self.outputs, self.inputs, g.reshape(self.outputs.shape))
-        return found.view(*g.shape[:2], *found.shape[1:])
+        """Return the gradient by inputs from that by outputs; its value does not matter where `first`."""
+        (gradient,) = torch.autograd.grad(self.outputs, self.inputs, g.reshape(self.outputs.shape))
+        return gradient.view(*g.shape[:2], *gradient.shape[1:])
 
 
 class ReLU(Layer):
-    """The most common one, without autograd."""
+    """Rectified linear unit, without autograd."""
 
     def forward(self, h: Tensor) -> Tensor:
         self.outputs = torch.relu(h)
         return self.outputs
 
     def backward(self, g: Tensor, *, first: bool) -> Tensor:
-        # What autograd calls as well: one pass, where a product with a mask takes two and a conversion.
-        found: Tensor = torch.ops.aten.threshold_backward(g, self.outputs, 0)
-        return found
+        # The function that autograd calls: one pass, where a product with a mask takes two and a conversion.
+        gradient: Tensor = torch.ops.aten.threshold_backward(g, self.outputs, 0)
+        return gradient
 
 
 class Flatten(Layer):
-    """All but participants and batch in one axis."""
+    """All axes but participants and batch flattened into one."""
 
     def forward(self, h: Tensor) -> Tensor:
         self.shape = h.shape
@@ -62,7 +62,7 @@ class Flatten(Layer):
 
 
 class Learning(Layer):
-    """A layer with a weight and perhaps a bias."""
+    """A layer with a weight and optionally a bias."""
 
     def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         self.weight, self.bias = weights["weight"], weights.get("bias")
@@ -70,7 +70,7 @@ class Learning(Layer):
 
 
 class Linear(Learning):
-    """Batched products."""
+    """Linear layers of all participants, as batched matrix products."""
 
     def forward(self, h: Tensor) -> Tensor:
         if h.ndim != 3:
@@ -92,7 +92,7 @@ class Linear(Learning):
 
 
 class Conv2d(Learning):
-    """Each participant's convolution is one group of a large one."""
+    """Convolutions of all participants, as groups of one large convolution."""
 
     def forward(self, h: Tensor) -> Tensor:
         participants, batch = h.shape[:2]
@@ -106,10 +106,10 @@ class Conv2d(Learning):
         participants, batch = g.shape[:2]
         merged = g.transpose(0, 1).flatten(1, 2)
         weight = self.weight.flatten(0, 1)
-        found: Tensor = gradients_of.conv2d_weight(  # type: ignore[no-untyped-call]
+        gradient: Tensor = gradients_of.conv2d_weight(  # type: ignore[no-untyped-call]
             self.inputs, weight.shape, merged, *self.options
         )
-        self.weight_gradient.copy_(found.view(self.weight.shape))
+        self.weight_gradient.copy_(gradient.view(self.weight.shape))
         if self.bias_gradient is not None:
             torch.sum(g, (1, 3, 4), out=self.bias_gradient)
         if first:
@@ -132,7 +132,7 @@ class Stack:
     }
 
     def __init__(self, model: nn.Module) -> None:
-        # Not `named_children`, which leaves out a module that comes a second time.
+        # Not `named_children`, which leaves out a module that appears a second time.
         modules: dict[str, Any] = dict(model._modules) if type(model) is nn.Sequential else {"": model}
         learning = [module for module in modules.values() if type(module) in (nn.Linear, nn.Conv2d)]
         for module in modules.values():
@@ -142,20 +142,20 @@ class Stack:
         self.first = next(layer for layer in self.layers.values() if isinstance(layer, Learning))
 
     def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
-        """Take all layers' weights and the tensors for their gradients, by the names that the model gives them."""
+        """Set all layers' weights and the tensors for their gradients, by the model's parameter names."""
         for name, layer in self.layers.items():
             prefix = f"{name}." if name else ""
             own = {key.removeprefix(prefix) for key in weights if key.startswith(prefix)}
             layer.hold(*({key: held[prefix + key] for key in own} for held in (weights, gradients)))
 
     def forward(self, h: Tensor) -> Tensor:
-        """Every participant's outputs on its own batch."""
+        """Return every participant's outputs on its own batch."""
         for layer in self.layers.values():
             h = layer.forward(h)
         return h
 
     def backward(self, g: Tensor) -> None:
-        """Write the gradient of every weight, from that by the outputs."""
+        """Compute the gradients of all weights from the gradient by the outputs."""
         for layer in reversed(self.layers.values()):
             g = layer.backward(g, first=layer is self.first)
             if layer is self.first:
@@ -167,5 +167,5 @@ def _can_stack(module: nn.Module) -> bool:
         return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
     if type(module) is nn.Flatten:
         return (module.start_dim, module.end_dim) == (1, -1)
-    # ReLU is the one that is written out, and never works in place.
+    # ReLU is implemented by hand, and never works in place.
     return type(module) in Stack.KINDS and (type(module) is nn.ReLU or not getattr(module, "inplace", False))

@@ -7,21 +7,21 @@ from typing import Literal, TypeAlias
 from fflbench.federation.messages import SECOND_SERVER, SERVER, Message, Part
 
 Way: TypeAlias = Literal["down", "up", "between"]
-"""From a server to a participant, from a participant to a server, or from one participant to another."""
+"""Direction of a message: server to participant, participant to server, or participant to participant."""
 
 SERVERS = (SERVER, SECOND_SERVER)
 
 
 class Ledger:
-    """Bytes by way and kind, and the messages that each cost a latency."""
+    """Bytes by direction and kind, and the number of messages that each cost one latency."""
 
     def __init__(self) -> None:
         self.bytes: dict[Way, Counter[str]] = {"down": Counter(), "up": Counter(), "between": Counter()}
         self.messages: Counter[Way] = Counter()
         self.between_servers: Counter[str] = Counter()
-        """Bytes by kind from one server to another, which cost no participant anything."""
+        """Bytes by kind from one server to another, which cost participants nothing."""
         self.kinds: dict[str, Part] = {}
-        """Declarations of the kinds that were sent."""
+        """Declarations of the kinds of all messages sent."""
 
     def enter(self, message: Message) -> None:
         """Count a message."""
@@ -34,11 +34,11 @@ class Ledger:
         self.messages[way] += not (message.rides_along or (sent and received))
 
     def by_kind(self) -> dict[str, int]:
-        """Return the bytes of each kind, whatever their way."""
+        """Return the bytes of each kind, in all directions together."""
         return dict(sum(self.bytes.values(), self.between_servers))
 
     def per_participant(self, participants: int) -> tuple[dict[Way, Mapping[str, float]], dict[Way, float]]:
-        """Return bytes and messages of an average participant; what goes between two counts for both."""
+        """Return bytes and messages of an average participant; a message between two participants counts for both."""
         share: dict[Way, float] = {"down": 1 / participants, "up": 1 / participants, "between": 2 / participants}
         sizes = {way: {kind: size * share[way] for kind, size in kinds.items()} for way, kinds in self.bytes.items()}
         return dict(sizes), {way: self.messages[way] * share[way] for way in share}

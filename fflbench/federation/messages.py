@@ -22,23 +22,23 @@ Bytes: TypeAlias = "bytes | memoryview[int]"
 SERVER = 0xFFFFFFFF
 """The server's pseudonym, and the largest number that a header holds."""
 SECOND_SERVER = SERVER - 1
-"""That of another server, for transports with two."""
+"""Pseudonym of a second server, for transports with two."""
 
 
 class Part(NamedTuple):
-    """Declaration of a message's field: the kind that a ledger counts it under, and what that is."""
+    """Declaration of a message's field: the kind under which a ledger counts it, and its meaning."""
 
     kind: str
     meaning: str
     vector: bool = False
-    """Whether it is as long as the model."""
+    """Whether it has the length of the model."""
 
 
 FRAMING = Part("framing", "Headers and lengths")
 
 
 def check_header(round: int, sender: int, receiver: int) -> None:
-    """Refuse numbers that do not fit into a header."""
+    """Raise an error for numbers that do not fit into a header."""
     header: dict[str, Any] = {"round": round, "sender": sender, "receiver": receiver}
     for name, value in header.items():
         if not hasattr(value, "__index__") or not 0 <= value <= SERVER:
@@ -63,7 +63,7 @@ class Message:
         check_header(self.round, self.sender, self.receiver)
 
     def parts(self) -> Iterator[Bytes]:
-        """Yield its bytes, piece by piece: nothing large is copied."""
+        """Yield the message's bytes piece by piece, without copying large fields."""
         yield HEADER.pack(MAGIC, self.KIND, self.round, self.sender, self.receiver)
         for name in self.PARTS:
             content = memoryview(getattr(self, name)).cast("B")
@@ -71,15 +71,15 @@ class Message:
             yield content
 
     def to_bytes(self) -> bytes:
-        """Return its bytes in one piece."""
+        """Return the message as one bytes object."""
         return b"".join(self.parts())
 
     def sizes(self) -> dict[Part, int]:
-        """Return its bytes by kind; frames are a kind of their own."""
-        found = {FRAMING: HEADER.size + LENGTH.size * len(self.PARTS)}
+        """Return the number of bytes by kind; frames are a kind of their own."""
+        sizes = {FRAMING: HEADER.size + LENGTH.size * len(self.PARTS)}
         for name, part in self.PARTS.items():
-            found[part] = found.get(part, 0) + memoryview(getattr(self, name)).nbytes
-        return found
+            sizes[part] = sizes.get(part, 0) + memoryview(getattr(self, name)).nbytes
+        return sizes
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -90,7 +90,7 @@ class Message:
         magic, kind, round, sender, receiver = HEADER.unpack_from(view)
         if magic != MAGIC or kind != cls.KIND:
             raise ProtocolError("a message of another kind than expected")
-        place, found = HEADER.size, {}
+        place, fields = HEADER.size, {}
         for name in cls.PARTS:
             if len(view) < place + LENGTH.size:
                 raise ProtocolError("a message that is cut off")
@@ -98,11 +98,11 @@ class Message:
             place += LENGTH.size
             if len(view) < place + length:
                 raise ProtocolError("a message that is cut off")
-            found[name] = view[place : place + length]
+            fields[name] = view[place : place + length]
             place += length
         if place != len(view):
             raise ProtocolError("a message with something after its end")
-        return cls(round, sender, receiver, **found)
+        return cls(round, sender, receiver, **fields)
 
     def __repr__(self) -> str:
         """Show kind and sizes, never content."""
@@ -116,7 +116,7 @@ def _size(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class GlobalModel(Message):
-    """The model that every selected participant starts from."""
+    """The global model, from the server to a selected participant."""
 
     KIND = 6
     PARTS = {"model": Part("global model", "The global model", vector=True)}  # noqa: RUF012
@@ -126,7 +126,7 @@ class GlobalModel(Message):
 
 @dataclass(frozen=True, repr=False)
 class Update(Message):
-    """A participant's update as it is."""
+    """A participant's update in the clear."""
 
     KIND = 7
     PARTS = {"update": Part("update", "An update submitted as it is", vector=True)}  # noqa: RUF012
@@ -147,12 +147,12 @@ class FeedbackMessage(Message):
     @classmethod
     def of(cls, round: int, receiver: int, value: float) -> Self:
         """Return the server's feedback to one participant."""
-        # Beyond single precision, which struct refuses, there is infinity, which whoever reads the message refuses.
+        # Values beyond single precision, which struct refuses, become infinity, which the reader refuses.
         return cls(round, SERVER, receiver, FLOAT.pack(value if abs(value) <= LARGEST_FLOAT else math.inf))
 
     @property
     def value(self) -> float:
-        """Number that its bytes hold."""
+        """Return the number that the message holds."""
         if len(self.content) != FLOAT.size or not math.isfinite(value := FLOAT.unpack(self.content)[0]):
             raise ProtocolError("feedback that is no finite number of four bytes")
         return float(value)

@@ -1,7 +1,8 @@
-"""A federation at work. Each round is six steps: select, train, poison, transmit, aggregate, evaluate.
+"""Rounds of a federation, in six steps: select, train, poison, transmit, aggregate, evaluate.
 
-Everything random comes from named streams of one seed. The partition and the attackers follow the seed, selection the
-seed and the round, batches and noise the seed, the participant and the round: two defenses meet the same world.
+Everything random comes from named streams of one seed. The partition and the attackers depend on the seed, selection on
+the seed and the round, batches and noise on the seed, the participant and the round: two defenses are compared on the
+same data, attackers and batches.
 """
 
 import copy
@@ -32,14 +33,14 @@ from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, State, Vector
 
 EXPLODED = float(np.sqrt(np.finfo(np.float32).max))
-"""A weight beyond this has no square in single precision: nothing learns from there, so no server would go there."""
+"""Bound on weights: the square of a larger one overflows in single precision, so the server keeps its model instead."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def timed(step: Callable[P, R]) -> Callable[P, R]:
-    """Add the seconds of a step to its federation's account."""
+    """Add the seconds of a step to its federation's `seconds`."""
 
     @functools.wraps(step)
     def measured(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -54,7 +55,7 @@ def timed(step: Callable[P, R]) -> Callable[P, R]:
 
 
 class Federation:
-    """One task, one attack, one defense, one seed."""
+    """A federation of one task, one attack, one defense and one seed."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Federation:
         self._cleaned: tuple[int, Matrix] = (-1, np.empty((0, 0), np.float32))
 
     def play(self) -> dict[str, Any]:
-        """One round; returns what is to be told of it."""
+        """Run one round and return its history item."""
         with one_thread():
             selected = self.select()
             updates = self.train(selected)
@@ -104,7 +105,7 @@ class Federation:
         self.round += 1
         view = transcript.server
         reported = self.defense.report(transcript)
-        told = {
+        item = {
             "round": self.round,
             **metrics,
             "attackers_selected": int(np.isin(selected, self.attackers).sum()),
@@ -114,14 +115,14 @@ class Federation:
             "kept_because": kept,
             **self._trusts(reported),
         }
-        if taken := sorted(told.keys() & reported.keys()):
+        if taken := sorted(item.keys() & reported.keys()):
             raise ParameterError(f'its defense reports "{taken[0]}", which the round reports itself: rename it')
-        told |= reported
-        self.history.append(told)
-        return told
+        item |= reported
+        self.history.append(item)
+        return item
 
     def _trusts(self, reported: dict[str, Any]) -> dict[str, float]:
-        """Average trust of honest participants and of attackers who submitted, where a defense keeps any."""
+        """Return the mean trust of honest participants and of attackers who submitted, where the defense reports it."""
         hostile = {str(who) for who in self.attackers}
         trust = reported.get("trust", {})
         sides = {
@@ -132,17 +133,17 @@ class Federation:
 
     @timed
     def select(self) -> Indices:
-        """Who takes part."""
+        """Return the participants of this round."""
         return self.defense.select(self.round)
 
     @timed
     def train(self, selected: Indices) -> Matrix:
-        """What their training changes, attackers' on poisoned data included."""
+        """Return the updates of the selected participants; attackers train on poisoned data."""
         return self.engine.train(self.weights, selected, self.round)
 
     @timed
     def poison(self, selected: Indices, updates: Matrix) -> None:
-        """Let attackers replace their rows."""
+        """Replace the attackers' rows by poisoned ones."""
         hostile = np.isin(selected, self.attackers)
         rows, knows = np.flatnonzero(hostile), self.attack.knows
         honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
@@ -170,7 +171,7 @@ class Federation:
             updates[group] = poisoned
 
     def _clean(self, attackers: Indices) -> Callable[[Indices], Matrix]:
-        """Return a function from attackers to their updates on unpoisoned data, which are trained once a round."""
+        """Return a function from attackers to their updates on unpoisoned data, which are trained once per round."""
 
         def updates(who: Indices) -> Matrix:
             if self._cleaned[0] != self.round:
@@ -185,19 +186,19 @@ class Federation:
         """Return the aggregate if the attackers at `group` sent these rows; `honest` is their estimate of others."""
         updates = np.empty((len(selected), rows.shape[1]), np.float32)
         if honest is None:
-            # Attackers who do not know each other's updates take the others for average.
+            # Attackers who do not know each other's updates assume that the others send the mean.
             updates[:] = (true_honest if len(true_honest) else rows).mean(0)
             updates[~np.isin(selected, self.attackers)] = true_honest
         else:
             updates[np.setdiff1d(np.arange(len(selected)), group)] = honest
         updates[group] = rows
         twin = self.defense.simulated(int(stream(self.seed, "simulation", self.round).integers(2**63)))
-        found = self._change(twin, self._transmitted(twin, selected, updates))
-        return None if isinstance(found, str) else found
+        change = self._change(twin, self._transmitted(twin, selected, updates))
+        return None if isinstance(change, str) else change
 
     @timed
     def transmit(self, selected: Indices, updates: Matrix, watch: Collection[int] = ()) -> Transcript:
-        """Carry rows to the server, which overwrites them; rows that are not finite go no further."""
+        """Transmit rows to the server, overwriting them; rows that are not finite are dropped."""
         return self._transmitted(self.defense, selected, updates, watch)
 
     def _transmitted(
@@ -216,7 +217,7 @@ class Federation:
 
     @timed
     def aggregate(self, transcript: Transcript) -> str:
-        """Change the global model; where the rule has no answer it stays, and the reason is returned."""
+        """Update the global model; return why it was kept instead, or an empty text."""
         change = self._change(self.defense, transcript)
         if isinstance(change, str):
             return change
@@ -226,7 +227,7 @@ class Federation:
         return ""
 
     def _change(self, defense: Chain, transcript: Transcript) -> Vector | str:
-        """Return the change of the model by a defense, or the reason why the model stays as it is."""
+        """Return the change of the model by a defense, or the reason why the model is kept."""
         try:
             change: Vector = np.asarray(defense.aggregate(transcript))
         except NoAnswerError as reason:
@@ -234,21 +235,21 @@ class Federation:
         if change.shape != self.weights.shape:
             raise ParameterError(f"the defense's aggregate has shape {change.shape}, not {self.weights.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
-            # Said like this so that NaN is refused as well.
+            # Negated, so that NaN is refused as well.
             if not np.abs(self.weights + change).max(initial=0) < EXPLODED:
                 return "the aggregate was not finite or exploded"
         return change
 
     @timed
     def evaluate(self) -> dict[str, Any]:
-        """What the global model is worth now."""
+        """Return the metrics of the current global model."""
         self.recent = [*self.recent, self.weights][-self.task.average_last :]
         return self.evaluation(self.weights)
 
-    def run(self, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-        """Play all rounds that are left; `tell` hears of each."""
+    def run(self, report: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Run all remaining rounds, calling `report` with the history item of each."""
         while self.round < self.task.rounds:
-            tell(self.play())
+            report(self.play())
 
     def final(self) -> dict[str, Any]:
         """Return the metrics of the mean of the last global models, as many as the task averages."""
@@ -258,7 +259,7 @@ class Federation:
             return self.evaluation(_mean(self.recent))
 
     def state(self) -> State:
-        """All that the rounds to come depend on."""
+        """Return the state that later rounds depend on, for a checkpoint."""
         arrays = {"weights": self.weights, "recent": np.stack(self.recent or [self.weights])}
         for owner, memory in self._memories().items():
             arrays |= {f"{owner}/{name}": array.copy() for name, array in memory.items()}
@@ -266,7 +267,7 @@ class Federation:
         return State(arrays, copy.deepcopy(facts))
 
     def restore(self, state: State) -> None:
-        """Go on from there, to the same bits as if there had been no stop."""
+        """Restore a state, so that later rounds give the same bits as without a stop."""
         arrays, facts = state
         weights, recent = arrays["weights"], arrays["recent"]
         if weights.dtype != np.float32 or {weights.shape, recent.shape[1:]} != {self.weights.shape}:
@@ -276,16 +277,16 @@ class Federation:
             owner, _, name = key.partition("/")
             if owner in memories:
                 memories[owner][name] = array.copy()
-        told = copy.deepcopy(facts)
-        # All or nothing: whatever is missing is missed before anything is set.
+        copied = copy.deepcopy(facts)
+        # One assignment: a missing key raises before anything is set.
         self.round, self.history, self.seconds, self.recent, self.weights = (
-            *(told["round"], told["history"], told["seconds"]),
-            *(list(recent)[: told["recent"]], weights.copy()),
+            *(copied["round"], copied["history"], copied["seconds"]),
+            *(list(recent)[: copied["recent"]], weights.copy()),
         )
         self.attack.memory, self.defense.memory = memories.pop("attack"), memories
 
     def _memories(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
-        """State that attack and defense carry from round to round; a checkpoint holds arrays and nothing else."""
+        """Return the memories of attack and defense, or raise an error where they hold anything but arrays."""
         memories = {"attack": self.attack.memory, **self.defense.memory}
         for owner, memory in memories.items():
             for name, value in memory.items():
@@ -297,13 +298,13 @@ class Federation:
 
 
 def _attackers(task: Task, attack: Attack, seed: int) -> Indices:
-    """The first of one random order, so that a larger share adds attackers to those of a smaller one."""
+    """Return the first participants of one random order, so that a larger share only adds attackers."""
     order = stream(seed, "attackers").permutation(task.participants)
     return np.sort(order[: attack.count(task.participants)])
 
 
 def new_model(task: Task, seed: int) -> torch.nn.Module:
-    """The global model that everything starts from; decided by the seed alone."""
+    """Return the initial global model, decided by the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(stream(seed, "model").integers(2**63)))
         return task.model()
@@ -312,7 +313,7 @@ def new_model(task: Task, seed: int) -> torch.nn.Module:
 def _poisoned(
     data: Data, held: list[Indices], attackers: Indices, task: Task, attack: Attack, seed: int
 ) -> tuple[Inputs, Labels]:
-    """The training part, with what attackers train on in the place of their own examples."""
+    """Return the training set, with the attackers' examples replaced by poisoned ones."""
     x, y, own_x = data.train.x, data.train.y.copy(), False
     for attacker in attackers:
         mine = held[attacker]
@@ -336,7 +337,7 @@ def _mean(models: list[Vector]) -> Vector:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for torch, BLAS and our own kernels: cells run side by side, and more could change the last bits."""
+    """Limit torch, BLAS and our kernels to one thread: cells run in parallel, and more could change the last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

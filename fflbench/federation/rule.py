@@ -24,7 +24,7 @@ Tolerated: TypeAlias = int | Literal["20%", "bound"]
 
 
 class NoAnswerError(Exception):
-    """A rule has no answer: the round keeps its model and says why. Feedback is still delivered."""
+    """Raised by a rule without an aggregate: the model is kept, the reason reported, and feedback still delivered."""
 
     def __init__(self, reason: str, feedback: Feedback | None = None) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class NoAnswerError(Exception):
 
 
 def require_rows(view: View, feedback: Feedback | None = None) -> None:
-    """Keep the model where no row is left."""
+    """Raise `NoAnswerError` where no row is left."""
     if len(view.rows) == 0:
         raise NoAnswerError("no update was left", feedback)
 
@@ -50,25 +50,25 @@ class Rule:
     memory: Memory
 
     def validate(self, n: int, selected: int) -> None:
-        """Refuse parameters that cannot work with n rows of so many selected participants, before training begins."""
+        """Raise a `ParameterError` for parameters that cannot work with n rows of so many selected participants."""
 
     def begin(self, setting: ServerSetting) -> None:
-        """Get ready for the first round."""
+        """Prepare for the first round."""
         self.setting, self.memory = setting, {}
 
     def simulated(self) -> Self:
-        """Return a rule for an attacker to try rows on: the same memory, and nothing else."""
+        """Return a copy on which an attacker can try rows: the same memory, and nothing else."""
         twin = dataclasses.replace(self)  # type: ignore[type-var]
         twin.begin(self.setting)
         twin.memory = {name: array.copy() for name, array in self.memory.items()}
         return twin
 
     def assumed(self, selected: int, n: int) -> int | None:
-        """Return the attackers it is set to tolerate among n rows of so many selected; None where it has no f."""
+        """Return the number of attackers it is set to tolerate among n rows; None where it has no f."""
         return None
 
     def select(self, round: int, rng: np.random.Generator) -> Indices:
-        """Return who takes part, in ascending order; the same for all rules that leave this as it is."""
+        """Return the participants of a round, in ascending order; the default is the same for all rules."""
         return np.sort(rng.choice(self.setting.participants, self.setting.per_round, replace=False))
 
     def aggregate(self, view: View, rng: np.random.Generator) -> "Vector | tuple[Vector, Feedback]":
@@ -79,30 +79,30 @@ class Rule:
         raise NotImplementedError
 
     def report(self) -> dict[str, Any]:
-        """Return what the round's history tells of it, as JSON can hold it."""
+        """Return facts for the round's history, as JSON values."""
         return {}
 
     def flags(self) -> list[str]:
-        """Return what a reader of the results should know of this rule in this setting."""
+        """Return warnings for readers of the results about this rule in this setting."""
         return []
 
 
 class Geometry:
-    """Norms of rows and distances between them, computed when asked for and carried through pre-aggregations."""
+    """Norms of rows and distances between them, computed on demand and updated by pre-aggregations."""
 
     def __init__(self, rows: Matrix, products: npt.NDArray[np.float64] | None = None) -> None:
         self._rows, self._products = rows, products
 
     @property
     def products(self) -> npt.NDArray[np.float64]:
-        """All inner products of rows."""
+        """Return all inner products of rows."""
         if self._products is None:
             self._products = kernels.gram(self._rows)
         return self._products
 
     @property
     def norms(self) -> npt.NDArray[np.float64]:
-        """Euclidean length of every row."""
+        """Return the Euclidean norm of every row."""
         if self._products is None:
             return kernels.row_norms(self._rows)
         norms: npt.NDArray[np.float64] = np.sqrt(np.maximum(self._products.diagonal(), 0))
@@ -110,17 +110,17 @@ class Geometry:
 
     @property
     def distances(self) -> npt.NDArray[np.float64]:
-        """Squared Euclidean distances between all rows."""
+        """Return the squared Euclidean distances between all rows."""
         return kernels.distances_of(self.products)
 
     def combined(self, coefficients: Coefficients, rows: Matrix) -> "Geometry":
-        """Return the geometry of combined rows; inner products that are known need no second pass."""
+        """Return the geometry of combined rows; known inner products are reused without another pass."""
         known = self._products
         return Geometry(rows, None if known is None else coefficients @ known @ coefficients.T)
 
 
 class Function:
-    """A registered function of a matrix, with its parameters and what the round fills in."""
+    """A registered function of a matrix, with its parameters and the arguments that the round fills in."""
 
     def __init__(self, entry: Entry, parameters: Mapping[str, Any]) -> None:
         self.entry = entry
@@ -128,30 +128,30 @@ class Function:
         self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
 
     def validate(self, n: int, selected: int) -> None:
-        """Refuse an f that the function cannot tolerate among n rows of so many selected participants."""
+        """Raise a `ParameterError` for an f that the function cannot tolerate among n rows."""
         if "f" in self.parameters:
-            self._bear(self._f(selected, n), n)
+            self._check_f(self._f(selected, n), n)
 
     def assumed(self, selected: int, n: int) -> int | None:
-        """Return its f, where it has one."""
+        """Return its f, or None without one."""
         return self._f(selected, n) if "f" in self.parameters else None
 
     def warnings(self, selected: int, n: int) -> list[str]:
-        """Report an f that is 0, or defined but not within what the function guarantees."""
+        """Return warnings about an f that is 0, or defined but beyond what the function guarantees."""
         f = self.assumed(selected, n)
         if f is not None and not bears(self.entry.tolerates, f, n):
             return [f"f = {f} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
         return [f"f = 0 of {n}: {self.entry.name} is set to tolerate no attacker"] if f == 0 else []
 
     def call(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Any:
-        """Call the function with what it asks for filled in."""
+        """Call the function with its parameters and the arguments that the round fills in."""
         require_rows(view)
         n = len(view.rows)
         given = self.parameters | {name: FILL[name](view, geometry, rng) for name in self.filled_in}
         if "f" in given:
             given["f"] = self._f(view.selected, n)
             try:
-                self._bear(given["f"], n)
+                self._check_f(given["f"], n)
             except ParameterError as error:
                 raise NoAnswerError(str(error)) from error
         return self.entry.target(view.rows, **given)
@@ -164,7 +164,7 @@ class Function:
             return largest(self.entry.tolerates, n)
         return f
 
-    def _bear(self, f: int, n: int) -> None:
+    def _check_f(self, f: int, n: int) -> None:
         if not bears(self.entry.defined, f, n):
             raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
 
@@ -179,7 +179,7 @@ FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
     "distances": lambda view, geometry, rng: geometry.distances,
     "rng": lambda view, geometry, rng: rng,
 }
-"""What functions can ask for by name; everything else after `updates` is a parameter."""
+"""Arguments that functions can ask for by name; everything else after `updates` is a parameter."""
 
 
 class FunctionRule(Function, Rule):
@@ -195,11 +195,11 @@ class FunctionRule(Function, Rule):
         return self
 
     def aggregate(self, view: View, rng: np.random.Generator) -> Vector:
-        """Return the function's value."""
+        """Return the function's aggregate."""
         return self.of(view, Geometry(view.rows[:, view.columns.parameters]), rng)
 
     def of(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
-        """Return the function's value, where norms or distances may be known already."""
+        """Return the function's aggregate, with norms or distances that may be known already."""
         aggregate: Vector = self.call(view, geometry, rng)
         return aggregate
 
@@ -213,15 +213,15 @@ class Preaggregation(Function):
 
     def coefficients(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Coefficients:
         """Return the coefficients, one row per new row."""
-        found = np.asarray(self.call(view, geometry, rng), np.float64)
+        matrix = np.asarray(self.call(view, geometry, rng), np.float64)
         n = len(view.rows)
-        if found.ndim != 2 or found.shape[1] != n:
-            raise ParameterError(f"{self.entry} must return coefficients of {n} columns, not of shape {found.shape}")
-        if len(found) != n and not self.entry.regroups:
-            raise ParameterError(f"{self.entry} returned {len(found)} rows for {n}; register it with regroups=True")
-        if not np.isfinite(found).all():
+        if matrix.ndim != 2 or matrix.shape[1] != n:
+            raise ParameterError(f"{self.entry} must return coefficients of {n} columns, not of shape {matrix.shape}")
+        if len(matrix) != n and not self.entry.regroups:
+            raise ParameterError(f"{self.entry} returned {len(matrix)} rows for {n}; register it with regroups=True")
+        if not np.isfinite(matrix).all():
             raise ParameterError(f"{self.entry} returned coefficients that are not finite")
-        return found
+        return matrix
 
 
 wrap_functions(Kind.RULE, FunctionRule)

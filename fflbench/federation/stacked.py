@@ -1,4 +1,4 @@
-"""The stacked engine: every participant's model is a slice of one tensor, and a layer is a batched product."""
+"""The stacked engine: participants' models are slices of one tensor, and layers are batched matrix products."""
 
 import math
 from itertools import pairwise
@@ -12,26 +12,26 @@ from fflbench.federation.training import FlatModel, Holdings, Optimizer, loss_gr
 from fflbench.types import Indices, Matrix, Vector
 
 STACK = 1 << 17
-"""Weights in a stack: half a megabyte of float32, which with gradients and moments stays near a core."""
+"""Weights in a stack: half a megabyte of float32, which with gradients and moments fits a core's cache."""
 
 GATHERED = 16
-"""Steps whose examples are gathered at a time."""
+"""Steps whose examples are gathered at once."""
 
 
 class Stacked:
-    """All participants at once. Those with fewer batches finish earlier and are left as they are from then on."""
+    """Engine that trains all participants at once; those with fewer batches stop earlier."""
 
     def __init__(self, model: FlatModel, holdings: Holdings) -> None:
         self.model, self.holdings = model, holdings
         self.layers = Stack(model.model)
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
-        """Train all models from the same start, as many at a time as stay in the cache."""
+        """Train all models from the same start, as many at a time as fit the cache."""
         task = self.holdings.task
         orders = [self.holdings.order(who, round) for who in participants]
         size = min(task.batch_size, max(order.shape[1] for order in orders))
         batches = [_batches(order, size) for order in orders]
-        # Those with most batches first, so that a stack shrinks from its end as participants run out of them.
+        # Participants with most batches first, so that a stack shrinks from its end as others finish.
         by_length = sorted(range(len(batches)), key=lambda place: -len(batches[place][0]))
         updates = np.empty((len(batches), len(weights)), np.float32)
         together = max(1, STACK // len(weights))
@@ -59,10 +59,10 @@ class Stacked:
 
     @torch.no_grad()
     def _steps(self, optimizer: Optimizer, indices: Tensor, counts: Tensor) -> None:
-        """One step for every row of batches: indices are steps x participants x batch, and so many of them count."""
+        """Run one step per row of batches; indices are steps x participants x batch, the first `counts` not padding."""
         holdings = self.holdings
         self.layers.hold(self._tensors(optimizer.weights), self._tensors(optimizer.gradient))
-        # Every participant's own mean over its own batch; padding counts for nothing.
+        # Every participant's mean over its own batch; padding has weight zero.
         shares = (torch.arange(indices.shape[-1], device=counts.device) < counts[..., None]) / counts[..., None]
         for some, of_each in zip(torch.split(indices, GATHERED), torch.split(shares, GATHERED), strict=True):
             x = holdings.x.index_select(0, some.flatten()).view(*some.shape, *holdings.x.shape[1:])
@@ -73,16 +73,16 @@ class Stacked:
                 optimizer.step()
 
     def _tensors(self, stack: Tensor) -> dict[str, Tensor]:
-        """Every participant's tensors, as views of a stack."""
+        """Return every participant's tensors, as views of a stack."""
         columns = self.model.columns
         return {name: stack[:, span].view(len(stack), *columns.shapes[name]) for name, span in columns.spans.items()}
 
 
 def _batches(order: Indices, size: int) -> tuple[Indices, Indices]:
-    """Cut each epoch into batches: their indices, padded to full size, and how many of them count."""
+    """Return the batches of each epoch as indices, padded to full size, and the sizes without padding."""
     epochs, examples = order.shape
     per_epoch = math.ceil(examples / size)
-    # With the participant's own last example: somebody else's could hold anything, and 0 times NaN is NaN.
+    # Padded with the participant's own last example: another's could hold NaN, and 0 times NaN is NaN.
     padded = np.empty((epochs, per_epoch * size), order.dtype)
     padded[:, :examples], padded[:, examples:] = order, order[:, -1:]
     counts = np.full((epochs, per_epoch), size)

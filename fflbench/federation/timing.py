@@ -21,17 +21,17 @@ from fflbench.types import Indices
 T = TypeVar("T")
 
 BATCHES = (2, 8)
-"""Batches that are timed of each task: the first, and where that is too quick to measure, the second."""
+"""Numbers of batches that are timed for each task: the first, or the second where that is too fast to measure."""
 QUICK = 0.5
-"""Seconds below which the cost of a call still blurs that of its batches."""
+"""Seconds below which the overhead of a call distorts the time of its batches."""
 VALUES = 2**24
-"""Numbers in a round's updates beyond which a defense is timed on shorter ones."""
+"""Number of values in a round's updates beyond which a defense is timed on shorter ones."""
 LIMIT = 10.0
-"""Seconds after which the timing of a defense ends; one that slow is taken to need as much in every round."""
+"""Seconds after which the timing of a defense stops; such a defense is assumed to need as much in every round."""
 
 
 class Timing:
-    """Measures tasks and defenses, each once."""
+    """Measures the seconds of tasks and defenses, each once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], object] = {}
@@ -41,7 +41,7 @@ class Timing:
         return self._once(lambda: seconds_per_round(task), task)
 
     def defense(self, task: Task, defense: Chain) -> tuple[float, float]:
-        """Return the seconds that a defense takes before the first round, and in each."""
+        """Return the seconds that a defense takes before the first round, and per round."""
         parts = defense.transport, *defense.server.preaggregations, defense.rule
         return self._once(lambda: defense_seconds(task, defense), task, *parts)
 
@@ -49,12 +49,12 @@ class Timing:
         key = tuple(f"{type(thing)} {vars(thing)}" for thing in things)
         if key not in self._known:
             self._known[key] = measured()
-        found: T = self._known[key]  # type: ignore[assignment]
-        return found
+        seconds: T = self._known[key]  # type: ignore[assignment]
+        return seconds
 
 
 def defense_seconds(task: Task, defense: Chain) -> tuple[float, float]:
-    """Seconds that a defense takes before the first round, and in each, measured on random updates.
+    """Return the seconds that a defense takes before the first round, and per round, measured on random updates.
 
     Where the updates of a round are very large, shorter ones are timed and scaled up.
     """
@@ -82,12 +82,12 @@ def defense_seconds(task: Task, defense: Chain) -> tuple[float, float]:
 
 
 class _LimitError(BaseException):
-    """Not an `Exception`, so that no plugin takes it for one of its own."""
+    """Raised when the time is up; not an `Exception`, so that no plugin catches it as one of its own."""
 
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """End what takes longer, as far as Python code can be ended: a rule may never answer, which its cell reports."""
+    """Stop Python code that takes longer: a rule may never return, which its cell then reports."""
 
     def end(*_: object) -> None:
         raise _LimitError
@@ -105,7 +105,7 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def seconds_per_round(task: Task) -> float:
-    """Training and evaluation of one round, measured on a few batches and scaled up."""
+    """Return the seconds of one round's training and evaluation, measured on a few batches and scaled up."""
     import torch
 
     from fflbench.data import Examples
@@ -139,7 +139,7 @@ def seconds_per_round(task: Task) -> float:
 
 
 def _batches(task: Task, held: Sequence[Indices]) -> float:
-    """In how many a participant's examples come, on average."""
+    """Return the average number of batches per participant."""
     return float(np.mean([np.ceil(len(indices) / task.batch_size) for indices in held]))
 
 

@@ -1,4 +1,4 @@
-"""Local training: what participants do with the global model and their own examples.
+"""Local training of participants from the global model on their own examples.
 
 Two engines give the same updates up to rounding. `loop` trains one participant after the other, any model; `stacked`
 trains all at once as batched products, which is several times faster for small models and slower for larger
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Something that trains."""
+    """Interface of training engines."""
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
-        """The changes of the model that the participants' training makes, a row each."""
+        """Return the participants' updates, one row per participant."""
 
 
 class Holdings:
-    """Who holds which examples: one pool of inputs and labels, and the indices of each participant's own."""
+    """Examples by participant: one pool of inputs and labels, and the indices of each participant's own."""
 
     def __init__(self, x: Tensor, y: Tensor, indices: Sequence[Indices], seed: int, task: "Task") -> None:
         self.x, self.y, self.indices = x, y, indices
         self.seed, self.task = seed, task
 
     def order(self, participant: int, round: int) -> Indices:
-        """The order in which a participant goes through its examples, an epoch a row.
+        """Return the order in which a participant visits its examples, one row per epoch.
 
         It depends on nothing but seed, participant and round, so that all defenses are compared on the same batches.
         """
@@ -47,7 +47,7 @@ class Holdings:
         return np.stack([rng.permutation(own) for _ in range(self.task.local_epochs)])
 
     def torch_seed(self, participant: int, round: int) -> int:
-        """The seed of whatever randomness the model itself has."""
+        """Return the seed of the model's own randomness, such as dropout."""
         return int(stream(self.seed, "training", participant, round).integers(2**63))
 
 
@@ -64,12 +64,12 @@ class FlatModel:
             tensor.data = view
 
     def load(self, weights: Vector) -> None:
-        """Become the model with these weights."""
+        """Set the model's weights."""
         self.flat.copy_(torch.from_numpy(weights))
 
 
 class Loop:
-    """One participant at a time."""
+    """Engine that trains one participant at a time."""
 
     def __init__(self, model: FlatModel, holdings: Holdings) -> None:
         self.model, self.holdings = model, holdings
@@ -81,7 +81,7 @@ class Loop:
         updates = np.empty((len(participants), len(weights)), np.float32)
         self.model.model.train()
         device = self.model.flat.device
-        # Dropout and the like draw from torch's own generator: it too follows seed, participant and round.
+        # Dropout and the like draw from torch's own generator, which also follows seed, participant and round.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for participant, row in zip(participants, updates, strict=True):
                 torch.manual_seed(self.holdings.torch_seed(participant, round))
@@ -105,7 +105,7 @@ class Loop:
 
 
 class Optimizer:
-    """Adam or SGD with momentum, fresh, on one tensor: torch's functions without its classes.
+    """Adam or SGD with momentum, newly initialised, on one tensor: torch's functions without its classes.
 
     Making one of those imports torch's compiler, which takes two seconds in every worker, and each step through them
     costs as much as a step of a small model.
@@ -118,12 +118,12 @@ class Optimizer:
         self.steps = torch.zeros((), device=weights.device)
 
     def keep(self, count: int) -> None:
-        """From now on, leave all but the first rows as they are."""
+        """Update only the first rows from now on."""
         for name in ("weights", "gradient", "first", "second"):
             setattr(self, name, getattr(self, name)[:count])
 
     def step(self) -> None:
-        """Move the weights by what stands in `gradient`."""
+        """Update the weights by `gradient`."""
         if self.task.optimizer == "adam":
             adam(
                 [self.weights],
@@ -158,7 +158,7 @@ class Optimizer:
 
 
 def losses(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
-    """The loss of every example; leading dimensions of outputs and labels agree."""
+    """Return the loss of every example; leading dimensions of outputs and labels agree."""
     if task.loss == "binary-cross-entropy":
         return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), y.to(outputs.dtype), reduction="none")
     flat = F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), y.reshape(-1), reduction="none")
@@ -166,15 +166,15 @@ def losses(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
 
 
 def loss_gradients(task: "Task", outputs: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every example's loss by its outputs: probabilities less the truth, for both losses."""
+    """Return the gradient of every example's loss by its outputs: probabilities minus labels, for both losses."""
     if task.loss == "binary-cross-entropy":
         return outputs.sigmoid().sub_(y.unsqueeze(-1))
-    found = outputs.softmax(-1)
-    return found.scatter_add_(-1, y.unsqueeze(-1), found.new_full((), -1).expand(*y.shape, 1))
+    gradients = outputs.softmax(-1)
+    return gradients.scatter_add_(-1, y.unsqueeze(-1), gradients.new_full((), -1).expand(*y.shape, 1))
 
 
 def engine(model: FlatModel, holdings: Holdings) -> Engine:
-    """The engine that the task names."""
+    """Return the engine that the task names."""
     from fflbench.federation.stacked import Stacked
 
     return Stacked(model, holdings) if holdings.task.engine == "stacked" else Loop(model, holdings)

@@ -1,4 +1,4 @@
-"""Contract of transports: how updates travel from participants to the server, and what of them it sees."""
+"""Contract of transports: how updates travel from participants to the server, and what the server sees of them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,67 +16,67 @@ from fflbench.federation.views import ObservedUpdates, ParticipantView, Rows, Tr
 from fflbench.types import Indices
 
 Memory = dict[str, npt.NDArray[Any]]
-"""State from round to round, as arrays: it is saved and restored with the cell."""
+"""State that lasts from round to round, as arrays: it is saved and restored with the cell."""
 
 Feedback = Mapping[int, float]
-"""A rule's answer to participants, by their numbers."""
+"""A rule's feedback, by participant."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is settled before the first round."""
+    """Setting of a transport, known before the first round."""
 
     participants: int
     per_round: int
     sizes: Indices
-    """Participants' numbers of examples."""
+    """Numbers of examples, by participant."""
     columns: Columns
 
 
 @dataclass(frozen=True)
 class ServerSetting:
-    """What a rule knows before the first round."""
+    """Setting of a rule, known before the first round."""
 
     participants: int
     per_round: int
     columns: Columns
     multiple: int = 1
-    """The transport needs participants in multiples of this."""
+    """Number of which the transport needs a multiple of participants."""
     rows: int = 0
-    """Rows that the rule is given where those of all who are selected arrive."""
+    """Number of rows that the rule receives if all selected participants' updates arrive."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
-    """How participants depart from a transport's protocol; a subclass stands beside its transport.
+    """Deviation of participants from a transport's protocol; defined in the transport's package.
 
     Its fields are the parameters of a suite's [deviation.TRANSPORT] table.
     """
 
     @property
     def needs_attackers(self) -> bool:
-        """Whether only attackers deviate, so that without them nothing changes."""
+        """Whether only attackers deviate, so that a federation without them is unchanged."""
         return True
 
     @property
     def needs_clean_updates(self) -> bool:
-        """Whether attackers also need what honest training would give, so that the round trains them twice."""
+        """Whether attackers also need their honest updates, so that each round trains them twice."""
         return False
 
 
 class Transport:
-    """Carries updates to the server. A subclass is a dataclass whose fields are its parameters.
+    """Carrier of updates from participants to the server; a subclass is a dataclass whose fields are its parameters.
 
-    It plays all participants and owns their state: keys, reputations of each other, noise. It may not look at who
-    attacks, except to let them deviate.
+    It simulates all participants and owns their state: keys, reputations of each other, noise. It must not use who the
+    attackers are, except to let them deviate.
     """
 
     rows: ClassVar[Rows] = "participant"
-    """What a row of the server's view is."""
+    """Meaning of a row in the server's view."""
     deviation: ClassVar[type[Deviation] | None] = None
-    """How participants can depart from the protocol, if in any way."""
+    """Class of the deviations that the protocol allows for, if any."""
     multiple: ClassVar[int] = 1
-    """Participants are needed in multiples of this."""
+    """Number of which a multiple of participants is needed."""
 
     setting: Setting
     entropy: Entropy
@@ -93,25 +93,25 @@ class Transport:
 
     @property
     def leaves_out(self) -> str:
-        """What of its protocol is only simulated as it is set, in a few words: then its cost cannot be measured."""
+        """Part of the protocol that is only simulated with these parameters, if any: its cost cannot be measured."""
         return ""
 
     @staticmethod
     def missing() -> str:
-        """Return what it needs that is not installed, and how to get it; nothing, for most."""
+        """Return which dependency is not installed, and how to install it; an empty text if none."""
         return ""
 
     def validate(self, per_round: int) -> None:
-        """Refuse parameters that cannot work with so many participants a round, before anything is trained."""
+        """Raise a `ParameterError` for parameters that cannot work with so many participants per round."""
         if missing := self.missing():
             raise ParameterError(missing)
 
     def begin(self, setting: Setting, entropy: Entropy) -> None:
-        """Get ready for the first round."""
+        """Prepare for the first round."""
         self.setting, self.entropy, self.memory = setting, entropy, {}
 
     def simulated(self, entropy: Entropy) -> Self:
-        """Return a transport for an attacker to try rows on: the same memory, other random choices, no keys."""
+        """Return a transport on which an attacker can try rows: the same memory, other random choices, no keys."""
         fast = {"mode": "fast"} if "mode" in vars(self) else {}
         twin = dataclasses.replace(self, **fast)  # type: ignore[type-var]
         twin.begin(self.setting, entropy)
@@ -119,7 +119,7 @@ class Transport:
         return twin
 
     def transmit(self, upload: Upload) -> Transcript:
-        """Carry what participants hand in to the server."""
+        """Carry the participants' updates to the server."""
         raise NotImplementedError
 
     def deliver(self, transcript: Transcript, feedback: Feedback) -> None:
@@ -129,10 +129,10 @@ class Transport:
 
     @classmethod
     def collude(cls, view: View, who: int, own: ParticipantView, people: Sequence[int]) -> list[ObservedUpdates]:
-        """Return the updates that the server finds with the help of one of the people, who tells what it sees.
+        """Return the updates that the server learns from a colluding participant's view.
 
-        By default it takes its own update out of a sum. Asked of one after the other, it returns nothing for those who
-        could only tell again what another has told.
+        By default the colluding participant's own update is subtracted from the sum. Called for several participants in
+        turn, it returns nothing for those who would only repeat what another has contributed.
         """
         others = [other for other in people if other != who]
         if who > min(others, default=who):
@@ -144,21 +144,21 @@ class Transport:
         return [ObservedUpdates((rest.astype(np.float32),), tuple(others))]
 
     def flags(self) -> list[str]:
-        """Return what a reader of the results should know of this transport in this setting."""
+        """Return warnings for readers of the results about this transport in this setting."""
         return []
 
     def guarantee(self) -> dict[str, Any]:
-        """Return what it promises of privacy by a proof, so far; nothing, for most."""
+        """Return the proven privacy guarantee so far, such as epsilon and delta; empty for most transports."""
         return {}
 
     def summary(self, history: Sequence[Mapping[str, Any]], attackers: Indices) -> dict[str, Any]:
-        """Return facts about all rounds, from what transcripts told of each."""
+        """Return facts about all rounds, from the facts of each round's transcript."""
         return {}
 
-    # What most transports share
+    # Helpers for subclasses
 
     def submitted(self, upload: Upload) -> Transcript:
-        """Return a transcript in which every row reached the server under its sender's name, as it is."""
+        """Return a transcript in which every row reached the server unchanged, under its sender's name."""
         transcript = Transcript(upload.round)
         for who, row in zip(upload.participants, upload.rows, strict=True):
             transcript.ledger.enter(Update(upload.round, int(who), SERVER, row.data))
@@ -176,7 +176,7 @@ class Transport:
         return transcript
 
     def watched(self, transcript: Transcript, upload: Upload) -> None:
-        """Enter views of the participants that are watched: their updates before anything is overwritten."""
+        """Add the views of watched participants: their updates before anything is overwritten."""
         for place in np.flatnonzero(np.isin(upload.participants, list(upload.watch))):
             who = int(upload.participants[place])
             transcript.views[who] = ParticipantView(upload.rows[place].copy(), int(self.setting.sizes[who]))

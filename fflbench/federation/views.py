@@ -1,4 +1,4 @@
-"""Messages of a round as each party sees them: what participants hand to a transport, and what the server receives."""
+"""Views of a round: what participants hand to a transport, and what the server and participants see of it."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,32 +16,35 @@ from fflbench.kernels import compact, finite_rows
 from fflbench.types import Indices, Matrix, Vector
 
 Rows: TypeAlias = Literal["participant", "mixture", "group", "anonymous", "sum"]
-"""What a row of the server's view is: one participant's update, a mixture of some that one of them submits, the update
-of a group, one of nobody's name, or the sum of all."""
+"""Meaning of a row in the server's view.
+
+One participant's update, a mixture of several that one of them submits, the update of a group, an update without a
+sender, or the sum of all.
+"""
 
 Party: TypeAlias = str | int
 """A server by its name, or a participant by its number."""
 
 NOBODY = -1
-"""Stands for the sender of a row that has none."""
+"""Sender of a row without one."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """What the selected participants hand to a transport; one row per participant."""
+    """Updates that the selected participants hand to a transport, one row per participant."""
 
     round: int
     model: Vector
     """The global model that they started from."""
     participants: Indices
     rows: Matrix
-    """Theirs to overwrite: a second matrix may not fit."""
+    """May be overwritten by the transport, since a second matrix may not fit into memory."""
     attackers: npt.NDArray[np.bool_]
-    """Which of them attack."""
+    """Whether each of them is an attacker."""
     deviation: Any = None
-    """How some depart from the protocol: an object of the transport's deviation, or None where everybody follows it."""
+    """Deviation from the protocol, an object of the transport's deviation class; None where everybody follows it."""
     clean: Callable[[Indices], Matrix] | None = None
-    """Returns attackers' updates on unpoisoned data, by their numbers; for deviations that need them."""
+    """Function that returns attackers' updates on unpoisoned data, by participant; for deviations that need them."""
     watch: Collection[int] = ()
     """Participants whose views the transcript must hold."""
 
@@ -55,23 +58,23 @@ class View:
     """The global model that participants started from."""
     rows: Matrix
     weights: npt.NDArray[Any]
-    """How much each row counts in a mean."""
+    """Weight of each row in a mean."""
     columns: Columns
     selected: int
-    """Number of participants that were asked."""
+    """Number of participants selected."""
     participants: Indices | None = None
-    """Who submitted each row, where a row has a sender."""
+    """Sender of each row, where rows have senders."""
     sizes: npt.NDArray[Any] | None = None
-    """Numbers of examples that are declared for each row."""
+    """Declared number of examples of each row."""
     scale: float = 1.0
     """Factor by which the round multiplies the rule's result."""
     dropped: Indices = field(default_factory=lambda: np.empty(0, np.int64))
-    """Senders of rows that were not finite, and so are no longer among `rows`."""
+    """Senders of rows that were not finite, which are no longer among `rows`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Anything else that a transport shows its server."""
+    """Further information that a transport shows its server."""
 
     def without_non_finite(self) -> "View":
-        """Return the view after rows with NaN or infinity are thrown out; the others move up in place."""
+        """Return the view without rows that hold NaN or infinity; the others move up in place."""
         finite = finite_rows(self.rows)
         if finite.all():
             return self
@@ -86,7 +89,7 @@ class View:
         )
 
     def read_only(self) -> "View":
-        """Return the view with arrays that nobody can overwrite by mistake."""
+        """Return the view with read-only arrays."""
         windows: dict[str, Any] = {
             name: read_only(value) for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
@@ -95,10 +98,10 @@ class View:
 
 @dataclass(frozen=True)
 class ParticipantView:
-    """What one participant has and sees of a round."""
+    """Everything that one participant has and sees of a round."""
 
     update: Vector
-    """Its own contribution, as the transport takes it: scaled where that scales."""
+    """Its own update, as the transport uses it: scaled by transports that scale."""
     size: int
     """Number of its examples."""
     received: tuple[Message, ...] = ()
@@ -107,16 +110,16 @@ class ParticipantView:
 
 @dataclass
 class Transcript:
-    """What each party saw of a round, and every message of it."""
+    """Views of all parties of a round, and every message."""
 
     round: int
     views: dict[Party, View | ParticipantView] = field(default_factory=dict)
-    """The servers' views, and those of participants that are watched."""
+    """Views of servers, and of the participants that are watched."""
     ledger: Ledger = field(default_factory=Ledger)
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the round's history tells of the transport, as JSON can hold it; no party sees it."""
+    """Facts about the transport for the round's history, as JSON values; no party sees them."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Time by whose work takes it: `participants` (all together) or `server`."""
+    """Seconds of work, by `participants` (all together) and `server`."""
 
     @property
     def server(self) -> View:
@@ -141,7 +144,7 @@ class Transcript:
 
     @contextmanager
     def timed(self, whose: Literal["participants", "server"]) -> Iterator[None]:
-        """Add the time of what goes on inside to somebody's work."""
+        """Add the seconds of the enclosed block to a party's work."""
         start = time.perf_counter()
         try:
             yield
@@ -151,20 +154,20 @@ class Transcript:
 
 @dataclass(frozen=True)
 class ObservedUpdates:
-    """Updates to attack, and whose examples are behind them."""
+    """Updates to attack, and the participants behind them."""
 
     updates: tuple[Vector, ...]
-    """Each the mean change of the model over as many people as the others."""
+    """Mean updates, each over the same number of participants."""
     people: tuple[int, ...]
-    """Whom the core scores them against, all together."""
+    """Participants against whose data the updates are scored, all together."""
     layer: str = ""
-    """The weights that could be separated, with their bias, where only one layer could."""
+    """Name of the weights that could be separated, with their bias, where only one layer could."""
     owners: npt.NDArray[np.bool_] | None = None
-    """For that layer's columns: whether the first update's entry is taken for the first person's."""
+    """For that layer's columns, whether the first update's entry is attributed to the first participant."""
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a window on an array through which it cannot be changed."""
+    """Return a read-only view of an array."""
     window = array.view()
     window.flags.writeable = False
     return window

@@ -32,7 +32,7 @@ from fflbench.types import Matrix
 BYTES = "Bytes that a participant sends and receives in a round, counted from real messages."
 
 NOT_THE_PAPERS = ("mac", "framing")
-"""Kinds that the paper does not count."""
+"""Kinds of messages that the paper does not count."""
 
 PAPERS_FLIGHTS_BETWEEN = 4
 """Latencies that the paper charges for an exchange between two participants, which takes three messages."""
@@ -72,7 +72,7 @@ class _Facts(Content):
 
 @measure("communication", title="Communication", version=2)
 class Communication(Measure):
-    """Send every message of one round for real, count its bytes, and reckon the time on a network."""
+    """Send every message of one round, count its bytes, and compute the time on a network."""
 
     needs_data = False
     mode = "full"
@@ -89,9 +89,9 @@ class Communication(Measure):
 
     updates: Annotated[int, Ge(2), "participants whose messages are sent for real"] = 2
     participants: Annotated[int, Ge(2), "participants in the system, where a protocol's cost depends on them"] = 100_000
-    download: Annotated[float, Gt(0), "megabits a second from the server"] = 31.01
-    upload: Annotated[float, Gt(0), "megabits a second to the server and to others"] = 8.66
-    latency: Annotated[float, Ge(0), "milliseconds that each message takes besides"] = 29.0
+    download: Annotated[float, Gt(0), "megabits per second from the server"] = 31.01
+    upload: Annotated[float, Gt(0), "megabits per second to the server and to others"] = 8.66
+    latency: Annotated[float, Ge(0), "milliseconds that each message takes in addition"] = 29.0
 
     @classmethod
     def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
@@ -121,7 +121,7 @@ class Communication(Measure):
         }
 
         def with_model_of(model: float) -> dict[Way, float]:
-            """Bytes without MACs and framing, if a model had so many."""
+            """Return the bytes without MACs and framing, for a model of so many."""
             return {way: counted[way] - vectors[way] + vectors[way] / (4 * columns.count) * model for way in counted}
 
         rounded = PAPERS_ROUNDING * round(parameters / PAPERS_ROUNDING)
@@ -150,7 +150,7 @@ class Communication(Measure):
                 "model_bytes": parameters,
                 "model_bytes_the_papers_way": rounded,
                 "columns": columns.count,
-                "seconds": {name: vars(found) | {"total": found.total} for name, found in ways.items()},
+                "seconds": {name: vars(seconds) | {"total": seconds.total} for name, seconds in ways.items()},
             },
         )
 
@@ -181,7 +181,7 @@ WAYS_OF_TIME = {
 
 
 def _tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return bytes by kind, and seconds the paper's way and by the ledger."""
+    """Return bytes by kind, and seconds by the paper's method and by the ledger."""
     for group in groups([record for record in records if record.status == "done"]):
         first = {record.labels["defense"]: record for record in reversed(group.records)}
         own = [first[name] for name in group.defenses]

@@ -35,7 +35,7 @@ class Outcome:
     """Results of a cell."""
 
     metrics: dict[str, Any]
-    """The figures that the measure declares."""
+    """Values of the metrics that the measure declares."""
     history: list[dict[str, Any]]
     facts: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -51,16 +51,16 @@ class Context:
     defense: "Chain"
     seed: int
     attack: Any = None
-    """Of the kind that the measure names, if any."""
+    """Attack of the kind that the measure names, if any."""
     deviation: "Deviation | None" = None
-    """How participants depart from the transport's protocol; None where everybody follows it."""
+    """Deviation of participants from the transport's protocol; None where everybody follows it."""
     device: str = "cpu"
     report: Callable[[int, float | None], None] = lambda step, accuracy: None
     """Called after every step, with the accuracy so far where there is one."""
     keep: Callable[[Callable[[], State]], None] = lambda state: None
-    """Asks for the state, and keeps it, if a checkpoint is due; ends the cell if it is to stop."""
+    """Function that saves the state if a checkpoint is due, and ends the cell if it is to stop."""
     resume: Callable[[Callable[[State], None]], None] = lambda restore: None
-    """Hands over the state that an earlier run kept, if any."""
+    """Function that returns the state of an earlier run, if any."""
 
     def step(self, number: int, *, accuracy: float | None = None, state: Callable[[], State] | None = None) -> None:
         """Report that so many steps are done; with `state`, the cell can resume from here."""
@@ -74,57 +74,56 @@ class Curve:
     """Keys of a history's items that make curves, as in accuracy by round."""
 
     name: str
-    """Of its files, and of what is drawn."""
+    """Name of its files, and of the y-axis."""
     x: str
     lines: Mapping[str, str]
-    """Keys of what is drawn, with the name of each where there are several."""
+    """Keys of the lines, with the name of each where there are several."""
     title: str
     percent: bool = False
-    """Whether figures are shares, shown as percentages."""
+    """Whether values are shares, shown as percentages."""
     logarithmic: bool = False
-    """Whether both axes are, with the diagonal as what chance gives."""
+    """Whether both axes are logarithmic, with the diagonal as the result of guessing."""
 
 
 class Measure:
     """A way to measure a defense on a task."""
 
     metrics: ClassVar[tuple[Metric, ...]] = ()
-    """All figures of a finished cell that tables, plots and `verify` use."""
+    """All metrics of a finished cell that tables, plots and `verify` use."""
     alone: ClassVar[bool] = False
-    """Whether its cells must have the machine to themselves; their figures are then not promised to the bit."""
+    """Whether its cells must have the machine to themselves; their metrics are then not reproducible to the bit."""
     needs_data: ClassVar[bool] = True
-    """Whether it looks at the task's data."""
+    """Whether it uses the task's data."""
     attacked: ClassVar[Kind | None] = None
     """The kind of attacks it runs, if any."""
     depends_on: ClassVar[tuple[str, ...]] = tuple(CHAIN)
-    """Parts of a defense that decide its results; defenses that agree in those have one result between them."""
+    """Parts of a defense that decide its results; defenses that agree in them share one result."""
     mode: ClassVar[Literal["fast", "full"]] = "fast"
-    """How a transport with cryptography runs where a suite does not say: by its arithmetic alone, or with every key
-    and message."""
+    """Default mode of a transport with cryptography: its arithmetic alone, or every key and message."""
     threads: int = 1
-    """How many threads it uses."""
+    """Number of threads that it uses."""
 
     # Content of its records
 
     facts: ClassVar[type[Content]] = Content
-    """Facts that its tables use."""
+    """Model of the facts that its tables use."""
     item: ClassVar[type[Content]] = Content
-    """Each item of its history."""
+    """Model of the items of its history."""
     exact_facts: ClassVar[tuple[str, ...]] = ()
     """Facts that are the same on every machine."""
 
     # Tables and figures
 
     section: ClassVar[str] = "Other measures"
-    """Heading under which its tables stand."""
+    """Heading of its tables."""
     observed: ClassVar[str] = ""
-    """Its parameter that names an observation of the server, if it has one: tables have a column for each value."""
+    """Parameter that names an observation, if it has one: tables have one column per value."""
     curves: ClassVar[tuple[Curve, ...]] = ()
     """Curves to draw of histories."""
     joined: ClassVar[tuple[str, ...] | None] = None
-    """Metrics that stand in the table that joins all measures; None: the first headline metric."""
+    """Metrics shown in the table that joins all measures; None for the first headline metric."""
     any_task: ClassVar[bool] = False
-    """Whether its figures stand in the joined rows of tasks, too, on which it was not run."""
+    """Whether the joined tables of tasks on which it was not run show its metrics, too."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -143,53 +142,53 @@ class Measure:
             raise TypeError(f"{cls.__name__}.facts and .item must be subclasses of Content")
 
     def applies(self, defense: "Chain") -> bool:
-        """Whether it makes sense for a defense; cells where it does not are left out."""
+        """Return whether it makes sense for a defense; cells where it does not are left out."""
         return True
 
     def takes(self, attack: Any) -> bool:
-        """Whether it can run this attack."""
+        """Return whether it can run this attack."""
         return True
 
     def check(self, task: "Task", defense: "Chain", attack: Any = None) -> None:
-        """Refuse what could only fail later, with a `ParameterError`."""
+        """Raise a `ParameterError` for a combination that could only fail later."""
 
     def check_arrays(self, arrays: Arrays) -> None:
-        """Refuse arrays beside a record that are not this measure's, with a `ValueError`."""
+        """Raise a `ValueError` for arrays beside a record that are not this measure's."""
 
     def steps(self, task: "Task") -> int:
-        """How many steps `run` reports."""
+        """Return the number of steps that `run` reports."""
         return 1
 
     def memory(self, task: "Task") -> int:
-        """About how many bytes a cell needs."""
+        """Return the approximate number of bytes that a cell needs."""
         return PROCESS_BYTES
 
     def estimate(self, task: "Task", defense: "Chain", attack: Any, timing: "Timing") -> float:
-        """About how many seconds a cell takes; `timing` measures what training and a defense take here."""
+        """Return the approximate seconds of a cell; `timing` measures training and defenses on this machine."""
         return 1.0
 
     def run(self, context: Context) -> Outcome:
-        """Measure, and return the results."""
+        """Run the cell and return its results."""
         raise NotImplementedError
 
     @classmethod
     def shown(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
-        """Metrics that tables of these records have columns of; all of one attack."""
+        """Return the metrics that tables of these records have columns for; all records are of one attack."""
         return tuple(metric for metric in cls.metrics if metric.shown)
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
-        """Return warnings beside the row of a defense, from all its records in a table."""
+        """Return warnings for the row of a defense, from all its records in a table."""
         return ()
 
     @classmethod
     def notes(cls, records: Sequence[Record]) -> Iterable[str]:
-        """Return what readers of tables of one setting must know; the records are finished ones."""
+        """Return notes for readers of tables of one setting; the records are finished ones."""
         return ()
 
     @classmethod
     def demonstrates(cls, parameters: Mapping[str, Any]) -> bool:
-        """Whether cells with these parameters only show that the measure works; the joined table leaves them out."""
+        """Return whether cells with these parameters are demonstrations, which the joined table leaves out."""
         return False
 
     @classmethod

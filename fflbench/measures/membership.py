@@ -1,4 +1,4 @@
-"""Membership inference: can a curious server tell which examples somebody trained on?"""
+"""Membership inference: which examples a participant trained on, as a curious server judges."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,10 @@ from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
 from fflbench.metrics import LOWER, STILL, Metric, share
-from fflbench.privacy.crowd import Crowd, Dealer, dealt_anew, halves
-from fflbench.privacy.looking import Looking, training_seconds
+from fflbench.privacy.member_split import Dealer, MemberSplit, dealt_anew, halves
 from fflbench.privacy.membership import AUXILIARY, CONTROLLED, MembershipAttack, Server
 from fflbench.privacy.observation import NOTHING, Observation, linear_layers, observe, watched
+from fflbench.privacy.observed_measure import ObservedMeasure, training_seconds
 from fflbench.privacy.roc import AREA, CURVE, LEVELS, InferenceFacts, Point, Scores, points, rates
 from fflbench.randomness import stream
 from fflbench.records.record import Record
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Suspects:
-    """Examples to judge by one look: members first, then others."""
+    """Examples to score by one observation: members and non-members."""
 
-    look: ObservedUpdates
+    observed: ObservedUpdates
     members: Indices
     others: Indices
 
@@ -49,21 +49,21 @@ class _Facts(InferenceFacts):
 
 
 def _rates(level: float, drift: float) -> tuple[Metric, ...]:
-    """Return the true positives at a rate of false positives, and the ends of their interval."""
+    """Return the metric of the true-positive rate at a false-positive rate, and those of its interval's ends."""
     name, title = f"tpr_at_fpr_{level}", f"true positives at {100 * level:g}% false"
-    meaning = f"Share of the members that are found while {100 * level:g}% of the others are taken for members."
+    meaning = f"Share of members identified while {100 * level:g}% of the others are taken for members."
     rate = share(name, title, meaning, LOWER, optional=True, headline=True, trials="members", drift=drift)
     ends = (share(f"{name}_{end}", title, f"The {end} end of its interval.", drift=drift) for end in ("low", "high"))
     return rate, *(replace(end, shown=False, optional=True) for end in ends)
 
 
 @measure("membership", title="Membership")
-class Membership(Looking):
-    """Play some rounds, then judge by the messages of the next who trained on what.
+class Membership(ObservedMeasure):
+    """Run some rounds, then infer from the messages of the next one which examples participants trained on.
 
-    Members are examples of those behind an update; others are examples that nobody trained on, of the same classes. The
-    set is dealt anew into training and test part by the seed, and rows that equal another one are left out of both
-    sides, so that nothing but an update tells them apart.
+    Members are examples of the participants behind an update; others are examples of the same classes that nobody
+    trained on. The dataset is split anew into training and test set by the seed, and duplicates are left out of both
+    sides, so that nothing but an update distinguishes them.
     """
 
     facts = _Facts
@@ -76,10 +76,10 @@ class Membership(Looking):
         share("accuracy", "model accuracy", "Accuracy of the attacked global model.", optional=True, drift=0.005),
     )
 
-    rounds_before: Annotated[int, Ge(0), "rounds that the federation plays before the one that is attacked"] = 5
+    rounds_before: Annotated[int, Ge(0), "rounds before the attacked one"] = 5
     members: Annotated[int, Ge(2), "examples judged of each participant, at most"] = 100
     others: Annotated[int, Ge(1), "non-members judged for each participant behind an update, at most"] = 100
-    control: Annotated[bool, "members against members, which nothing can tell apart"] = False
+    control: Annotated[bool, "members against members, as a control: no attack can distinguish them"] = False
 
     @classmethod
     def notes(cls, records: Sequence[Record]) -> Iterable[str]:
@@ -125,10 +125,10 @@ class Membership(Looking):
             for number in range(self.rounds_before):
                 took_part |= _advance(federation)
                 context.step(number + 1)
-            found, selected, scored = self._look(federation)
+            observations, selected, pair_scores = self._observe(federation)
             accuracy = federation.evaluation(federation.weights)["accuracy"]
-            crowd = Crowd.of(dealt, pool, seed, took_part | selected, selected)
-            cases = self._suspects(found, crowd, stream(seed, "suspects"))
+            crowd = MemberSplit.of(dealt, pool, seed, took_part | selected, selected)
+            cases = self._suspects(observations, crowd, stream(seed, "suspects"))
             start = time.perf_counter()
             scores = _judged(attack, cases, crowd, task, federation, self.observing, seed, device)
             seconds = time.perf_counter() - start
@@ -138,7 +138,7 @@ class Membership(Looking):
         return Outcome(
             metrics={
                 **rates(scores, truth, distinct),
-                "pair_accuracy": float(np.mean(scored)) if scored else None,
+                "pair_accuracy": float(np.mean(pair_scores)) if pair_scores else None,
                 "accuracy": accuracy,
             },
             history=points(scores, truth),
@@ -148,44 +148,48 @@ class Membership(Looking):
                 "distinct_non_members": distinct,
                 "left_out_as_equal": crowd.equal,
                 "not_finite": float(np.mean(~np.isfinite(scores))),
-                "updates": len(found),
+                "updates": len(observations),
                 "examples_each": float(np.mean(crowd.sizes)),
                 "training": _recipe(task),
                 "conversion": attack.conversion(task),
                 **({"guarantee": promised} if (promised := defense.transport.guarantee()) else {}),
-                **self.told(defense, attack),
+                **self.observation_facts(defense, attack),
             },
             seconds={"attack": seconds},
         )
 
-    def _look(self, federation: "Federation") -> tuple[list[ObservedUpdates], set[int], list[float]]:
-        """Return what is observed of the attacked round, who took part, and for each whether its pair is right."""
+    def _observe(self, federation: "Federation") -> tuple[list[ObservedUpdates], set[int], list[float]]:
+        """Return the observations of the attacked round, its participants, and the accuracy of each pair found."""
         selected, observing = federation.select(), self.observing
         people = selected.tolist()
         transcript = federation.transmit(selected, federation.train(selected), watched(observing, people))
         linear = linear_layers(federation.model.model)
-        found = observe(observing, federation.defense.transport, transcript, people, linear)
-        if not found:
+        observations = observe(observing, federation.defense.transport, transcript, people, linear)
+        if not observations:
             raise ParameterError(NOTHING)
-        scores = [observing.score(each, transcript) for each in found]
-        return found, set(people), [score["pair_accuracy"] for score in scores if "pair_accuracy" in score]
+        scores = [observing.score(each, transcript) for each in observations]
+        return observations, set(people), [score["pair_accuracy"] for score in scores if "pair_accuracy" in score]
 
-    def _suspects(self, found: Sequence[ObservedUpdates], crowd: Crowd, rng: np.random.Generator) -> list[Suspects]:
-        """Whom to judge by each look."""
+    def _suspects(
+        self, observations: Sequence[ObservedUpdates], crowd: MemberSplit, rng: np.random.Generator
+    ) -> list[Suspects]:
+        """Return the examples to score by each observation."""
         cases, dealer = [], Dealer(crowd.strangers, crowd.pool.y, rng)
-        for look in found:
-            members = [rng.permutation(crowd.single(crowd.held[who]))[: self.members] for who in look.people]
+        for observed in observations:
+            members = [rng.permutation(crowd.single(crowd.held[who]))[: self.members] for who in observed.people]
             if self.control:
-                cases.append(Suspects(look, *halves(members)))
+                cases.append(Suspects(observed, *halves(members)))
             else:
-                cases.append(Suspects(look, *dealer.deal(np.concatenate(members), self.others * len(look.people))))
+                cases.append(
+                    Suspects(observed, *dealer.deal(np.concatenate(members), self.others * len(observed.people)))
+                )
         if not any(len(case.members) and len(case.others) for case in cases):
             raise ParameterError("there are no members, or no others of their classes, to judge")
         return cases
 
 
 def _advance(federation: "Federation") -> set[int]:
-    """One honest round, without asking what the model is worth; who took part."""
+    """Run one honest round without evaluation, and return its participants."""
     selected = federation.select()
     updates = federation.train(selected)
     federation.poison(selected, updates)
@@ -197,21 +201,21 @@ def _advance(federation: "Federation") -> set[int]:
 def _judged(
     attack: MembershipAttack,
     cases: Sequence[Suspects],
-    crowd: Crowd,
+    crowd: MemberSplit,
     task: Task,
     federation: "Federation",
     observation: Observation,
     seed: int,
     device: str,
 ) -> Scores:
-    """All scores, look by look, members first.
+    """Return all scores, observation by observation, members first.
 
-    The attack sees examples in an order that tells it nothing, and the task as it was before its examples were dealt.
+    The attack sees examples in random order, and the task as it was before its examples were split anew.
     """
     import torch
 
     from fflbench.privacy.examination import Examination
-    from fflbench.privacy.stage import Stage
+    from fflbench.privacy.shadow_rounds import ShadowRounds
 
     rng = stream(seed, "judging")
     suspects = np.concatenate([part for each in cases for part in (each.members, each.others)])
@@ -228,7 +232,7 @@ def _judged(
     if CONTROLLED in attack.knows:
         declared[CONTROLLED] = [np.sort(place[held]) for held in crowd.controlled]
     if {AUXILIARY, CONTROLLED} & set(attack.knows):
-        declared["stage"] = Stage(task, model, weights, x, y, federation.defense, observation, seed)
+        declared["stage"] = ShadowRounds(task, model, weights, x, y, federation.defense, observation, seed)
     server = Server(
         task,
         weights,
@@ -244,19 +248,19 @@ def _judged(
     for each in cases:
         asked = place[np.concatenate([each.members, each.others])]
         mixed = rng.permutation(len(asked))
-        # Where a look gives several updates, an example is judged by the one that speaks most for it.
-        judged = [attack.judge(server, update, asked[mixed]) for update in each.look.updates]
-        told = np.empty(len(asked))
-        told[mixed] = np.max([score.double().cpu().numpy() for score in judged], axis=0)
-        scores.append(told)
-    found = np.concatenate(scores)
-    if not np.isfinite(found).any():
+        # Where an observation has several updates, an example gets the highest of its scores.
+        judged = [attack.judge(server, update, asked[mixed]) for update in each.observed.updates]
+        highest = np.empty(len(asked))
+        highest[mixed] = np.max([score.double().cpu().numpy() for score in judged], axis=0)
+        scores.append(highest)
+    result = np.concatenate(scores)
+    if not np.isfinite(result).any():
         raise ParameterError("no example got a score that is a number: the model is useless, or the attack is")
-    return found
+    return result
 
 
 def _recipe(task: Task) -> str:
-    """How people train, in words."""
+    """Return a description of local training."""
     epochs = f"{task.local_epochs} epoch{'s' * (task.local_epochs > 1)} of batches of {task.batch_size}"
     momentum = f", momentum {task.momentum}" if task.optimizer == "sgd" else ""
     return f"{epochs}, {task.optimizer}, rate {task.learning_rate}{momentum}"

@@ -1,4 +1,4 @@
-"""How long a round's messages take on a network.
+"""Seconds that a round's messages take on a network.
 
 As in the FFL paper, what comes from the server takes the participant's download speed, and everything else, exchanges
 between participants included, its upload speed; each message that travels by itself costs one latency.
@@ -18,7 +18,7 @@ class Network:
     """A participant's connection."""
 
     download: float
-    """Megabits a second."""
+    """Megabits per second."""
     upload: float
     latency: float
     """Milliseconds."""
@@ -26,22 +26,22 @@ class Network:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Where a participant's time goes."""
+    """Seconds of a participant's communication, by part."""
 
     server: float
-    """To and from the server."""
+    """Seconds to and from the server."""
     between: float
-    """To and from other participants."""
+    """Seconds to and from other participants."""
     latency: float
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Return the sum of all parts."""
         return self.server + self.between + self.latency
 
 
 def time_taken(network: Network, sizes: Mapping[Way, float], messages: Mapping[Way, float]) -> Seconds:
-    """What bytes and messages of one participant take: down, up and between."""
+    """Return the seconds that one participant's bytes and messages take: down, up and between."""
     down, up = network.download * MEGA / BITS, network.upload * MEGA / BITS
     return Seconds(
         server=sizes["down"] / down + sizes["up"] / up,
@@ -51,10 +51,10 @@ def time_taken(network: Network, sizes: Mapping[Way, float], messages: Mapping[W
 
 
 def brea(network: Network, model: float, participants: int) -> Seconds:
-    """BREA (So et al., Byzantine-resilient secure federated learning, 2020) by the FFL paper's formula.
+    """Return the seconds of BREA (So et al., 2020) by the FFL paper's formula.
 
-    A participant downloads the model, uploads its distances to all others and the aggregated shares, and exchanges a
-    share of a model's size with everybody; `model` is in bytes.
+    In Byzantine-resilient secure federated learning a participant downloads the model, uploads its distances to all
+    others and the aggregated shares, and exchanges a share of a model's size with everybody; `model` is in bytes.
     """
     sizes: dict[Way, float] = {"down": model, "up": model + 4 * participants, "between": 2 * model * participants}
     return time_taken(network, sizes, {"down": 1, "up": 2, "between": 2 * participants})

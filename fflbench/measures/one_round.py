@@ -1,4 +1,4 @@
-"""Parts of a round that several measures share: what they refuse, and a chain before its first round.
+"""Common parts of measures that run one round: checks, and a chain before its first round.
 
 Where only cost is measured, updates are made up: values do not matter, while sizes, parties, messages and every step of
 a protocol are real.
@@ -15,13 +15,13 @@ EXAMPLES = 100
 
 
 def require_multiple(name: str, count: int, transport: Transport) -> None:
-    """Refuse a number of participants that leaves somebody over."""
+    """Raise a `ParameterError` for a number of participants that the transport cannot group."""
     if count % transport.multiple:
         raise ParameterError(f"{name} = {count} leaves somebody over; take a multiple of {transport.multiple}")
 
 
 def require_real(chain: Chain, updates: int) -> None:
-    """Refuse a chain that only simulates its protocol, or that cannot work with so many updates."""
+    """Raise a `ParameterError` for a chain that only simulates its protocol, or cannot work with so many updates."""
     if chain.transport.leaves_out:
         raise ParameterError(f"its cost cannot be measured as it is set: that leaves out {chain.transport.leaves_out}")
     require_multiple("updates", updates, chain.transport)

@@ -1,4 +1,4 @@
-"""Property inference: can a curious server tell what is true of somebody's data as a whole?"""
+"""Property inference: whether a participant's data has a property, as a curious server judges."""
 
 import time
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
 from fflbench.measures.one_round import require_multiple
-from fflbench.privacy.looking import Looking, training_seconds
 from fflbench.privacy.observation import NOTHING
+from fflbench.privacy.observed_measure import ObservedMeasure, training_seconds
 from fflbench.privacy.properties import Having, Informed, Make, PropertyAttack, coins
 from fflbench.privacy.roc import AREA, CURVE, InferenceFacts, Point, points, rates
 from fflbench.randomness import stream
@@ -26,16 +26,16 @@ from fflbench.types import Indices
 
 if TYPE_CHECKING:
     from fflbench.federation.training import FlatModel
-    from fflbench.privacy.stage import Sight
+    from fflbench.privacy.shadow_rounds import ShadowObservation
 
 
 @measure("property", title="Property")
-class Property(Looking):
-    """Let people with and without a property train, and judge each of them by the round's messages.
+class Property(ObservedMeasure):
+    """Train participants with and without a property, and infer from the round's messages which of them have it.
 
-    The property is the task's: that many examples have a trait, by default to be of one class. The training part is cut
-    in three: for the global model, for the victims, and for the server. Where an update is several people's, each is
-    judged by it.
+    The property is the task's: that many examples have a trait, by default to be of one class. The training set is
+    split in three: for the global model, the victims, and the server. Where an update is of several people, each of
+    them is judged by it.
     """
 
     depends_on = ("transport",)
@@ -44,11 +44,11 @@ class Property(Looking):
     curves = (CURVE,)
     metrics = AREA
 
-    groups: Annotated[int, Ge(1), "rounds, each with people of its own"] = 20
-    people: Annotated[int, Ge(2), "who take part in a round"] = 10
-    examples: Annotated[int, Ge(1), "each of them holds"] = 70
-    share_with: Annotated[float, Ge(0), Le(1), "of the examples of those with the property that have the trait"] = 0.1
-    share_without: Annotated[float, Ge(0), Le(1), "of the examples of those without it"] = 0.0
+    groups: Annotated[int, Ge(1), "rounds, each with its own participants"] = 20
+    people: Annotated[int, Ge(2), "participants per round"] = 10
+    examples: Annotated[int, Ge(1), "examples per participant"] = 70
+    share_with: Annotated[float, Ge(0), Le(1), "share of examples with the trait, with the property"] = 0.1
+    share_without: Annotated[float, Ge(0), Le(1), "share of examples with the trait, without the property"] = 0.0
     model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model"] = 5
 
     def takes(self, attack: Any) -> bool:
@@ -59,8 +59,8 @@ class Property(Looking):
         defense.validate(self.people)
         require_multiple("people", self.people, defense.transport)
         if self._counts(True) == self._counts(False):
-            told = f"share_with = {self.share_with} and share_without = {self.share_without}"
-            raise ParameterError(f"{told} come to the same of {self.examples} examples")
+            shares = f"share_with = {self.share_with} and share_without = {self.share_without}"
+            raise ParameterError(f"{shares} come to the same of {self.examples} examples")
 
     def steps(self, task: Task) -> int:
         return 2
@@ -79,7 +79,7 @@ class Property(Looking):
 
         from fflbench.federation.rounds import new_model, one_thread
         from fflbench.federation.training import FlatModel
-        from fflbench.privacy.stage import Stage
+        from fflbench.privacy.shadow_rounds import ShadowRounds
 
         task, defense, attack = context.task, context.defense, context.attack
         seed, device = context.seed, context.device
@@ -90,9 +90,9 @@ class Property(Looking):
             self._learn(task, model, ours, seed)
             x, y = (torch.from_numpy(part).to(device) for part in (data.x, data.y))
             weights = model.flat.cpu().numpy().copy()
-            stage = Stage(task, model, weights, x, y, defense, self.observing, seed)
+            stage = ShadowRounds(task, model, weights, x, y, defense, self.observing, seed)
             having = coins(self.groups, self.people, rng)
-            # One of each at least, or there is nothing to tell apart.
+            # At least one of each, since a ROC curve needs both.
             having[0][:2] = [True, False]
             make = self._maker(task, data, theirs)
             sights = list(stage.play([[make(has, rng) for has in group] for group in having], "victims"))
@@ -118,7 +118,7 @@ class Property(Looking):
         return round((self.share_with if has else self.share_without) * self.examples)
 
     def _maker(self, task: Task, data: Examples, pool: Indices) -> Make:
-        """Somebody with or without the property, of examples from a pool."""
+        """Return a function that draws a participant's examples from a pool, with or without the property."""
         trait = task.trait(Examples(data.x[pool], data.y[pool]))
         having, others = pool[trait], pool[~trait]
 
@@ -136,31 +136,31 @@ class Property(Looking):
         self,
         defense: Chain,
         attack: PropertyAttack,
-        sights: "Sequence[Sight]",
+        sights: "Sequence[ShadowObservation]",
         scores: npt.NDArray[np.float64],
         truth: npt.NDArray[np.bool_],
         seconds: float,
     ) -> Outcome:
-        told = rates(scores, truth, distinct=int((~truth).sum()))
+        values = rates(scores, truth, distinct=int((~truth).sum()))
         return Outcome(
-            metrics={metric.name: told[metric.name] for metric in self.metrics},
+            metrics={metric.name: values[metric.name] for metric in self.metrics},
             history=points(scores, truth),
             facts={
                 "members": int(truth.sum()),
                 "non_members": int((~truth).sum()),
                 "updates": len(sights),
-                **self.told(defense, attack),
+                **self.observation_facts(defense, attack),
             },
             seconds={"attack": seconds},
         )
 
 
 def _judged(
-    attack: PropertyAttack, sights: "Sequence[Sight]", having: Having
+    attack: PropertyAttack, sights: "Sequence[ShadowObservation]", having: Having
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Everybody's score, and the truth; where a look gives several updates, their mean."""
-    several = len(sights[0].look.updates)
-    judged = attack.judge(np.stack([update for sight in sights for update in sight.look.updates]))
+    """Return every participant's score and the truth; of several updates per observation, the mean score."""
+    several = len(sights[0].observed.updates)
+    judged = attack.judge(np.stack([update for sight in sights for update in sight.observed.updates]))
     each = np.asarray(judged, np.float64).reshape(len(sights), several).mean(1)
-    scores = np.repeat(each, [len(sight.look.people) for sight in sights])
-    return scores, np.array([having[sight.group][who] for sight in sights for who in sight.look.people])
+    scores = np.repeat(each, [len(sight.observed.people) for sight in sights])
+    return scores, np.array([having[sight.group][who] for sight in sights for who in sight.observed.people])

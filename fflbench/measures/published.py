@@ -1,4 +1,4 @@
-"""Figures that papers print, to stand beside measured ones; a plugin registers those of its paper when it is loaded."""
+"""Figures that papers publish, shown beside measured ones; a plugin registers those of its paper when it is loaded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,8 +7,10 @@ _figures: dict[str, dict[Any, Any]] = {}
 
 
 def register(table: str, figures: Mapping[Any, Any]) -> None:
-    """Add figures to a table: "runtime" by task, number of updates and defense, with the fields of its parts;
-    "complexity" by defense; "communication" by task and defense, with the field `total`.
+    """Add figures to a table.
+
+    The table "runtime" is by task, number of updates and defense, with the fields of its parts; "complexity" is by
+    defense; "communication" is by task and defense, with the field `total`.
     """
     _figures.setdefault(table, {}).update(figures)
 

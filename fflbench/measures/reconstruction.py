@@ -1,4 +1,4 @@
-"""Reconstruction: how much of people's data can be rebuilt from what a transport lets somebody see?"""
+"""Reconstruction: how much of participants' data can be rebuilt from an observation of a round."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
 from fflbench.measures.one_round import require_multiple
 from fflbench.metrics import HIGHER, LOWER, STILL, Metric, share, with_floor
 from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
-from fflbench.privacy.looking import Looking, ObservedFacts
 from fflbench.privacy.observation import NOTHING, linear_layers, observe, watched
+from fflbench.privacy.observed_measure import ObservedFacts, ObservedMeasure
 from fflbench.privacy.scoring import Score, pixels, score
 from fflbench.randomness import stream
 from fflbench.records.arrays import Arrays
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 COPIES = 8
 
 COPY, COPY_DRIFT = 40.0, 0.08
-"""Decibels from which on a reconstruction is a copy, and the share by which its figure then drifts."""
+"""PSNR in decibels from which a reconstruction is a copy, and the relative drift of its value from there."""
 TALLEST = 4096
-"""Pixels of an image's side."""
+"""Largest side of an image, in pixels."""
 
 
 PSNR = (
-    "Peak signal-to-noise ratio, median over reconstructions: near the floor nothing came back, from about 20 dB an "
+    "Peak signal-to-noise ratio, median over reconstructions: near the floor nothing is recovered, from about 20 dB an "
     "image can be recognised, above 40 dB it is a copy."
 )
-BEST = "PSNR of the example of each reconstruction that came out best."
+BEST = "PSNR of the best example of each reconstruction."
 MASK = "In right pairs, entries of a layer whose owner is found, up to exchange of the two: half is chance."
 
 
@@ -61,16 +61,16 @@ class _Facts(ObservedFacts):
 
 
 class Watched(NamedTuple):
-    """Something to attack: in which group, and how right the observation is."""
+    """An observation to attack, with its group and its own metrics."""
 
     group: int
-    look: ObservedUpdates
+    observed: ObservedUpdates
     scores: Mapping[str, float]
-    """By the names of metrics."""
+    """Values by the names of metrics."""
 
 
 @measure("reconstruction", title="Reconstruction", version=4)
-class Reconstruction(Looking):
+class Reconstruction(ObservedMeasure):
     """Rebuild people's examples from a round's messages, and compare them with the originals."""
 
     any_task = True
@@ -82,16 +82,16 @@ class Reconstruction(Looking):
         *with_floor(Metric("best_psnr", "best PSNR", BEST, LOWER, unit="dB", digits=1, drift=_drift(0.4))),
         *with_floor(Metric("mse", "MSE", "Mean squared error.", HIGHER, digits=4, low=0.0, drift=0.008)),
         *with_floor(Metric("ssim", "SSIM", "Structural similarity; 1 is a copy.", LOWER, optional=True, drift=0.04)),
-        *with_floor(share("label_accuracy", "labels", "Labels that came out right.", LOWER, drift=STILL)),
+        *with_floor(share("label_accuracy", "labels", "Labels inferred correctly.", LOWER, drift=STILL)),
         share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=STILL),
         share("mask_accuracy", "mask", MASK, LOWER, optional=True, drift=STILL),
     )
 
-    groups: Annotated[int, Ge(1), "rounds, each with people and examples of its own"] = 10
-    people: Annotated[int, Ge(2), "who take part in a round"] = 2
-    batch: Annotated[int, Ge(1), "examples each of them holds"] = 1
-    local_steps: Annotated[int, Ge(1), "steps of plain gradient descent they take on all of them"] = 1
-    rate: Annotated[float, Gt(0), "their learning rate"] = 0.1
+    groups: Annotated[int, Ge(1), "rounds, each with its own participants and examples"] = 10
+    people: Annotated[int, Ge(2), "participants per round"] = 2
+    batch: Annotated[int, Ge(1), "examples per participant"] = 1
+    local_steps: Annotated[int, Ge(1), "steps of plain gradient descent on all of a participant's examples"] = 1
+    rate: Annotated[float, Gt(0), "learning rate of participants"] = 0.1
     model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model; 0: untrained"] = 0
 
     @classmethod
@@ -107,26 +107,26 @@ class Reconstruction(Looking):
 
     def check_arrays(self, arrays: Arrays) -> None:
         if set(arrays) != {"originals", "found"}:
-            told = ", ".join(sorted(arrays))[:80]
-            raise ValueError(f"a reconstruction has the arrays originals and found, not {told}")
-        originals, found = arrays["originals"], arrays["found"]
+            given = ", ".join(sorted(arrays))[:80]
+            raise ValueError(f"a reconstruction has the arrays originals and found, not {given}")
+        originals, rebuilt = arrays["originals"], arrays["found"]
         expected = (self.groups, self.people, self.batch)
-        if originals.shape != found.shape or found.shape[:3] != expected or not found.size:
-            told = f"{originals.shape} and {found.shape}"
-            raise ValueError(f"originals and found have the shapes {told}, and must both begin with {expected}")
-        if originals.dtype.kind != "f" or found.dtype.kind != "f":
-            raise ValueError("originals and found must be floating-point numbers")
-        if found.ndim == 6 and max(found.shape[4:]) > TALLEST:
-            raise ValueError(f"images have sides of {found.shape[4:]}, and at most {TALLEST} pixels are shown")
+        if originals.shape != rebuilt.shape or rebuilt.shape[:3] != expected or not rebuilt.size:
+            given = f"{originals.shape} and {rebuilt.shape}"
+            raise ValueError(f"originals and rebuilt have the shapes {given}, and must both begin with {expected}")
+        if originals.dtype.kind != "f" or rebuilt.dtype.kind != "f":
+            raise ValueError("originals and rebuilt must be floating-point numbers")
+        if rebuilt.ndim == 6 and max(rebuilt.shape[4:]) > TALLEST:
+            raise ValueError(f"images have sides of {rebuilt.shape[4:]}, and at most {TALLEST} pixels are shown")
 
     def memory(self, task: Task) -> int:
-        # A victim's gradient is held several times over while it is differentiated.
+        # Differentiation holds several copies of a victim's gradient.
         return PROCESS_BYTES + 4 * COPIES * columns_of(task).count * self.groups * self.people * self.batch
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
         examples = self.groups * self.people * self.batch
-        # Measured on one core with digits-cnn and cifar10-convnet: what a step costs, and what an example adds to it.
+        # Measured on one core with digits-cnn and cifar10-convnet: the cost of a step, and what an example adds to it.
         return 1.0 + steps * (0.01 + 2.5e-7 * examples * columns_of(task).count)
 
     def run(self, context: Context) -> Outcome:
@@ -145,97 +145,97 @@ class Reconstruction(Looking):
             held = draw(task, self.groups, self.people, self.batch, seed)
             prepare(task, model, held, self.model_epochs, seed)
             attacked, groups, dropped = self._observe(task, defense, model, held, seed)
-            updates = [update for each in attacked for update in each.look.updates]
+            updates = [update for each in attacked for update in each.observed.updates]
             low, high = value_range(task.data().train.x)
             observed = Observed(
                 model=model.model,
                 gradients=gradients(model, updates, self.local_steps, self.rate),
-                count=len(attacked[0].look.people) * self.batch // len(attacked[0].look.updates),
+                count=len(attacked[0].observed.people) * self.batch // len(attacked[0].observed.updates),
                 shape=groups[0].x.shape[2:],
                 classes=len(task.classes),
                 loss=task.loss,
                 low=torch.from_numpy(low).to(device),
                 high=torch.from_numpy(high).to(device),
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
-                matched=_matched(model.columns, attacked[0].look.layer),
-                sharing=len(attacked[0].look.updates),
+                matched=_matched(model.columns, attacked[0].observed.layer),
+                sharing=len(attacked[0].observed.updates),
             )
             start = time.perf_counter()
             guess = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
         context.step(1)
-        facts = {**self.told(defense, attack), **({"dropped_rows": dropped} if dropped else {})}
+        facts = {**self.observation_facts(defense, attack), **({"dropped_rows": dropped} if dropped else {})}
         return self._scored(task, facts, attacked, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
 
     def _observe(
         self, task: Task, defense: Chain, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
     ) -> "tuple[list[Watched], list[Group], int]":
-        """Let every group train and send: what there is to attack, the groups, and how many rows were not finite."""
+        """Train and transmit every group; return the observations, the groups, and the number of dropped rows."""
         from fflbench.privacy.victims import trained
 
-        weights, found, groups, dropped = model.flat.cpu().numpy().copy(), [], [], 0
+        weights, observations, groups, dropped = model.flat.cpu().numpy().copy(), [], [], 0
         linear, people, observing = linear_layers(model.model), list(range(self.people)), self.observing
         setting = Setting(self.people, self.people, np.full(self.people, self.batch), model.columns)
         for number, of_group in enumerate(held):
             group = trained(task, model, of_group, self.local_steps, self.rate)
             defense.begin(setting, seed)
-            # Everybody takes part, whomever a rule would select: what is sent depends on the transport alone.
+            # All participants take part, whomever a rule would select: messages depend on the transport alone.
             transcript = defense.transmit(
                 number, weights, np.arange(self.people), group.updates.copy(), watch=watched(observing, people)
             )
             dropped += len(transcript.server.dropped)
             for each in observe(observing, defense.transport, transcript, people, linear):
-                found.append(Watched(number, each, observing.score(each, transcript)))
+                observations.append(Watched(number, each, observing.score(each, transcript)))
             groups.append(group)
-        if not found:
+        if not observations:
             raise ParameterError(NOTHING)
-        # Attacks take updates of one size: where rows were dropped, sums over fewer people than elsewhere are left out.
-        most = max(len(each.look.people) for each in found)
-        return [each for each in found if len(each.look.people) == most], groups, dropped
+        # Attacks need updates of one size: where rows were dropped, sums over fewer participants are left out.
+        most = max(len(each.observed.people) for each in observations)
+        return [each for each in observations if len(each.observed.people) == most], groups, dropped
 
     def _scored(
         self,
         task: Task,
         facts: dict[str, Any],
-        looks: list[Watched],
+        attacked: list[Watched],
         groups: "list[Group]",
         guess: Guess,
         seconds: float,
         seed: int,
         seen: Callable[[Inputs], Inputs],
     ) -> Outcome:
-        """Compare with the originals, examples as people see them."""
-        # Of the test part, of which nobody holds any.
+        """Compare reconstructions with the originals, images in pixels."""
+        # From the test set, which no victim holds.
         rng, data = stream(seed, "floor"), task.data().test
         originals = np.stack([seen(group.x) for group in groups])
-        found = np.full(originals.shape, np.nan, np.float32)
-        parts = len(looks[0].look.updates)
+        rebuilt = np.full(originals.shape, np.nan, np.float32)
+        parts = len(attacked[0].observed.updates)
         x, y = (
-            part.cpu().numpy().reshape(len(looks), parts * part.shape[1], *part.shape[2:])
+            part.cpu().numpy().reshape(len(attacked), parts * part.shape[1], *part.shape[2:])
             for part in (guess.x, guess.y)
         )
         history = []
-        for each, rebuilt, guessed in zip(looks, x, y, strict=True):
-            people = list(each.look.people)
+        for each, own_x, own_y in zip(attacked, x, y, strict=True):
+            people = list(each.observed.people)
             true, labels = (
                 np.concatenate(originals[each.group, people]),
                 np.concatenate(groups[each.group].y[people]),
             )
-            scored = score(true, labels, seen(rebuilt), guessed)
+            scored = score(true, labels, seen(own_x), own_y)
             chance = rng.integers(len(data.y), size=len(true))
             floor = score(true, labels, seen(data.x[chance]), data.y[chance])
-            found[each.group, people] = scored.found.reshape(len(people), self.batch, *true.shape[1:])
-            at_chance = {f"floor_{name}": value for name, value in _told(floor).items()}
-            history.append({"group": each.group, "people": people, **_told(scored), **at_chance})
+            rebuilt[each.group, people] = scored.rebuilt.reshape(len(people), self.batch, *true.shape[1:])
+            at_chance = {f"floor_{name}": value for name, value in _metrics(floor).items()}
+            history.append({"group": each.group, "people": people, **_metrics(scored), **at_chance})
         names = [part + name for part in ("", "floor_") for name in ("mse", "psnr", "best_psnr", "ssim")]
-        middle = {name: _median([told[name] for told in history]) for name in names}
+        middle = {name: _median([item[name] for item in history]) for name in names}
         return Outcome(
             metrics={
                 **middle,
-                "label_accuracy": _mean([told["label_accuracy"] for told in history]),
-                "floor_label_accuracy": _mean([told["floor_label_accuracy"] for told in history]),
+                "label_accuracy": _mean([item["label_accuracy"] for item in history]),
+                "floor_label_accuracy": _mean([item["floor_label_accuracy"] for item in history]),
                 **{
-                    name: _mean_or_nothing([each.scores.get(name) for each in looks])
+                    name: _mean_or_nothing([each.scores.get(name) for each in attacked])
                     for name in ("pair_accuracy", "mask_accuracy")
                 },
             },
@@ -243,29 +243,29 @@ class Reconstruction(Looking):
             seconds={"attack": seconds},
             facts={
                 "reconstructions": len(history),
-                "victims": len({(each.group, who) for each in looks for who in each.look.people}),
+                "victims": len({(each.group, who) for each in attacked for who in each.observed.people}),
                 **facts,
                 "optimiser": f"gradient descent, {self.local_steps} x {self.rate}",
             },
-            arrays={"originals": originals, "found": found},
+            arrays={"originals": originals, "found": rebuilt},
         )
 
 
 def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
-    """Which parameters are one victim's own, where only one layer could be separated."""
+    """Return which parameters are one victim's own, where only one layer could be separated."""
     if not layer:
         return ()
     own = (layer, f"{layer.removesuffix('weight')}bias")
     return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
 
 
-def _told(found: Score) -> dict[str, Any]:
+def _metrics(score: Score) -> dict[str, Any]:
     return {
-        "mse": _mean(found.mse),
-        "psnr": _mean(found.psnr),
-        "best_psnr": max(found.psnr),
-        "ssim": found.ssim and _mean(found.ssim),
-        "label_accuracy": found.label_accuracy,
+        "mse": _mean(score.mse),
+        "psnr": _mean(score.psnr),
+        "best_psnr": max(score.psnr),
+        "ssim": score.ssim and _mean(score.ssim),
+        "label_accuracy": score.label_accuracy,
     }
 
 
@@ -274,10 +274,10 @@ def _mean(values: Sequence[Any]) -> float:
 
 
 def _mean_or_nothing(values: Sequence[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return _mean(told) if told else None
+    known = [value for value in values if value is not None]
+    return _mean(known) if known else None
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return float(np.median(told)) if told else None
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None

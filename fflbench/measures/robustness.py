@@ -1,4 +1,4 @@
-"""How well a federation learns while some of its participants attack it."""
+"""Robustness: accuracy of the global model and attack success while some participants attack."""
 
 import operator
 from collections.abc import Iterable, Sequence
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from fflbench.federation.rounds import Federation
 
 COPIES = 3
-"""Matrices of updates that a round may hold: as trained, as sent, and what a defense makes of them."""
+"""Number of matrices of updates that a round may hold: as trained, as sent, and as a defense transforms them."""
 
 MODELS = 12
-"""Vectors of a model's length besides: the model, its gradient and moments, the last ones that are averaged."""
+"""Number of vectors of a model's length besides: the model, its gradient and moments, the last models for averaging."""
 
 IN_ROUNDS = {
     "rounds_that_kept_the_model": "there was no usable aggregate and the model was kept",
     "rounds_with_more_attackers_than_f": "more attackers than f were selected",
 }
-"""Facts that count rounds, and the warnings that tables give for them."""
+"""Facts that count rounds, and the warnings that tables show for them."""
 TRUST = {"honest_trust": "honest", "attacker_trust": "attackers"}
 LOSS = "Loss on the test set."
-SUCCESS = "Share of the attacked class that the model takes for what the attacker wants."
+SUCCESS = "Share of the source class that the model classifies as the attacker's target class."
 
 
 def _drift(value: float) -> float:
@@ -76,10 +76,10 @@ class Robustness(Measure):
     )
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_drift),
-        share("accuracy", "accuracy", "Test examples got right.", HIGHER, optional=True, headline=True, drift=0.005),
-        share("source_accuracy", "source accuracy", "Of the attacked class.", HIGHER, optional=True, drift=0.01),
+        share("accuracy", "accuracy", "Share of right predictions.", HIGHER, optional=True, headline=True, drift=0.005),
+        share("source_accuracy", "source accuracy", "Accuracy on the source class.", HIGHER, optional=True, drift=0.01),
         share("attack_success_rate", "attack success", SUCCESS, LOWER, optional=True, headline=True, drift=0.01),
-        share("class_accuracy", "accuracy by class", "The same of each class.", kind="list", shown=False),
+        share("class_accuracy", "accuracy by class", "Accuracy on each class.", kind="list", shown=False),
         Metric("diverged", "diverged", "The loss is not finite.", kind="flag", shown=False, exact=True),
     )
 
@@ -113,9 +113,9 @@ class Robustness(Measure):
         )
         context.resume(federation.restore)
 
-        def each_round(told: dict[str, Any]) -> None:
+        def each_round(item: dict[str, Any]) -> None:
             left = federation.round < context.task.rounds
-            context.step(federation.round, accuracy=told["accuracy"], state=federation.state if left else None)
+            context.step(federation.round, accuracy=item["accuracy"], state=federation.state if left else None)
 
         federation.run(each_round)
         return outcome(federation)
@@ -128,7 +128,7 @@ class Robustness(Measure):
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
-        """Return what a defense reports of its own setting in these records, and what happened in their rounds."""
+        """Return the warnings that a defense reports about its setting, and counts of unusual rounds."""
         done = [record for record in records if record.status == "done"]
         notes = [flag for record in done for flag in record.facts["flags"]]
         rounds = sum(len(record.history) for record in done)
@@ -151,10 +151,10 @@ class Robustness(Measure):
 
 
 def outcome(federation: "Federation") -> Outcome:
-    """Return the results of the rounds that a federation has played so far."""
+    """Return the results of the rounds that a federation has run so far."""
     history, final, transport = federation.history, federation.final(), federation.defense.transport
-    crowded = [told["attackers_selected"] * 5 > told["selected"] for told in history]
-    outnumbered = [told["attackers_selected"] > told["f"] for told in history if told["f"] is not None]
+    crowded = [item["attackers_selected"] * 5 > item["selected"] for item in history]
+    outnumbered = [item["attackers_selected"] > item["f"] for item in history if item["f"] is not None]
     return Outcome(
         metrics={metric.name: final[metric.name] for metric in Robustness.metrics},
         history=list(history),
@@ -163,9 +163,9 @@ def outcome(federation: "Federation") -> Outcome:
             "attackers": federation.attackers.tolist(),
             "targeted": federation.attack.targeted,
             "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
-            "rounds_that_kept_the_model": sum(bool(told["kept_because"]) for told in history),
+            "rounds_that_kept_the_model": sum(bool(item["kept_because"]) for item in history),
             "rounds_with_more_attackers_than_f": sum(outnumbered) if outnumbered else None,
-            "dropped_rows": sum(len(told["dropped"]) for told in history),
+            "dropped_rows": sum(len(item["dropped"]) for item in history),
             "flags": federation.defense.flags(),
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
             **_excluded(federation),
@@ -175,7 +175,7 @@ def outcome(federation: "Federation") -> Outcome:
 
 
 def _excluded(federation: "Federation") -> dict[str, Any]:
-    """Return who is excluded at the end, where a rule says so, and with how much data."""
+    """Return the participants that the rule excludes at the end, if it reports any, and their numbers of examples."""
     if "excluded" not in federation.history[-1]:
         return {}
     excluded, sizes = federation.history[-1]["excluded"], federation.defense.setting.sizes
@@ -190,19 +190,19 @@ def _excluded(federation: "Federation") -> dict[str, Any]:
 
 
 CONTROL = "noise-control"
-"""Attack that only sends noise of honest length, to compare others with."""
+"""Attack that only sends noise with the norm of an honest update, to compare others with."""
 
 PROMISED = (
-    "What differential privacy promises of the updates of whoever took part most often, by an accountant; the largest "
-    "over seeds. The smaller the better; above ten or so it promises little."
+    "Differential privacy of the updates of the participant selected most often, by an accountant; the largest "
+    "over seeds. The smaller the better; above ten or so it guarantees little."
 )
 EPSILON = Column(name="epsilon", title="epsilon", meaning=PROMISED, digits=1, higher_is_better=False)
-LEFT_OUT = "Honest participants whom the defense no longer lets take part at the end, over all attacks."
+LEFT_OUT = "Honest participants that the defense excludes at the end, over all attacks."
 EXCLUDED = Column(name="honest_excluded", title="honest excluded", meaning=LEFT_OUT, digits=1, higher_is_better=False)
 
 
 def targeted(group: Group) -> list[str]:
-    """Return attacks that aim at one class."""
+    """Return attacks that target one class."""
     aims = {attack_of(record) for record in group.records if record.facts.get("targeted")}
     return [name for name in group.attacks if name in aims and name != group.clean]
 
@@ -213,29 +213,29 @@ def untargeted(group: Group) -> list[str]:
 
 
 def columns(group: Group) -> list[FilledColumn]:
-    """Return the worst case, what attacks gain, what a defense costs without attack, and what it excludes."""
+    """Return columns of the worst case, attackers' gains, the cost without attack, and excluded participants."""
     accuracy, success = (_metric(group, name) for name in ("accuracy", "attack_success_rate"))
     aimed, others, free = targeted(group), untargeted(group), group.runs(group.baseline, group.clean)
-    found = []
+    filled = []
     if others:
         meaning = f"The lowest accuracy of each seed over {_listed(others)}, then the mean."
         column = Column.of(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
-        found.append(worst_cases(group, accuracy, column, others))
+        filled.append(worst_cases(group, accuracy, column, others))
     elif group.clean:
         column = Column.of(accuracy, name="clean", title="accuracy without attack")
-        found.append(worst_cases(group, accuracy, column, [group.clean]))
+        filled.append(worst_cases(group, accuracy, column, [group.clean]))
     meaning = f"Attack success beyond that of {group.baseline} without attack, seed by seed."
     excesses = [(attack, f"{attack}, excess", [attack]) for attack in aimed]
     excesses += [("worst_excess", "worst excess", aimed)] * (len(aimed) > 1)
     for name, title, attacks in excesses:
         column = Column.of(success, name=name, title=title, meaning=meaning, low=-1.0)
-        found.append(worst_cases(group, success, column, attacks, free))
+        filled.append(worst_cases(group, success, column, attacks, free))
     if group.clean:
         title = f"no attack, against {group.baseline}"
         meaning = f"Accuracy without attack, less that of {group.baseline}, seed by seed: below 0, a defense costs."
         column = Column.of(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
-        found.append(worst_cases(group, accuracy, column, [group.clean], free))
-    return [*found, *_facts(group)]
+        filled.append(worst_cases(group, accuracy, column, [group.clean], free))
+    return [*filled, *_facts(group)]
 
 
 def _metric(group: Group, name: str) -> Metric:
@@ -243,7 +243,7 @@ def _metric(group: Group, name: str) -> Metric:
 
 
 def _facts(group: Group) -> Iterable[FilledColumn]:
-    """Return who was excluded, and which privacy was promised, where a defense says so."""
+    """Return columns of excluded participants and of privacy guarantees, where a defense reports them."""
     excluded, promised = {}, {}
     for name in group.rows:
         records = group.of(defense=name)
@@ -260,9 +260,9 @@ def _facts(group: Group) -> Iterable[FilledColumn]:
 
 
 def promises(records: Iterable[Record]) -> list[float]:
-    """Return the epsilons that a defense promised at the end of its runs, if any."""
-    told = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
-    return [float(value) for value in told if isinstance(value, float | int)]
+    """Return the epsilons that a defense guarantees at the end of its runs, if any."""
+    epsilons = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
+    return [float(value) for value in epsilons if isinstance(value, float | int)]
 
 
 def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
@@ -274,7 +274,7 @@ def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
 
 
 def _tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return one summary per task."""
+    """Return one summary table per task."""
     for group in groups(records):
         yield Table.of(
             columns(group),
@@ -291,13 +291,13 @@ def _tables(records: Sequence[Record]) -> Iterable[Table]:
 
 
 def _weak_attacks(records: Sequence[Record]) -> Iterable[str]:
-    """Return untargeted attacks that take less accuracy from the baseline than noise of honest length does."""
+    """Return untargeted attacks that reduce the baseline's accuracy less than noise of the same norm does."""
     for group in groups(records):
         others = untargeted(group)
         names = {attack_of(record): record.configuration["attack"]["name"] for record in group.records}
         control = next((name for name in others if names[name] == CONTROL), "")
         if not control and (others or targeted(group)):
-            yield f"{group.task}: {CONTROL} was not run, so weak attacks cannot be told from strong ones"
+            yield f"{group.task}: {CONTROL} was not run, so weak attacks cannot be distinguished from strong ones"
         for attack in others if control else ():
             own, noise = (group.runs(group.baseline, name).values("accuracy") for name in (attack, control))
             difference = paired(own, noise)

@@ -1,4 +1,4 @@
-"""How long a round takes at the server and at a participant, and how that grows.
+"""Runtime of a round at the server and at a participant, and its growth.
 
 Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022, table "CPU runtime".
 """
@@ -38,12 +38,12 @@ from fflbench.texts import slug
 from fflbench.types import Matrix
 
 SCALING = (1_000_000, 3_162_278)
-"""Shorter updates that large models are also measured with, to see how the time grows with their length."""
+"""Lengths of shorter updates that large models are also timed with, to fit the growth."""
 
 PARTS = {"decryption": "server: decryption", "aggregation": "server: aggregation", "participant": "participant"}
 
 TEMPORARIES = 24
-"""Vectors of a model's length that two participants and the server may hold besides the matrix of updates."""
+"""Number of vectors of a model's length that two participants and the server may hold besides the updates."""
 
 
 def _cost(name: str, title: str, meaning: str, unit: str = "s", digits: int = 5, **declared: Any) -> Metric:
@@ -114,9 +114,9 @@ class Runtime(Measure):
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         values = self.updates * columns_of(task).count
-        # A transport with a mode has cryptography to do.
+        # A transport with a mode runs cryptography.
         once = values * (3e-8 if hasattr(defense.transport, "mode") else 3e-9)
-        # Two shorter lengths add about a third.
+        # The two shorter lengths add about a third.
         return 1 + values * 8e-9 + 1.3 * once * (1 + min(self.repeats, 2 + self.patience / once))
 
     def run(self, context: Context) -> Outcome:
@@ -139,9 +139,9 @@ class Runtime(Measure):
                 played = rounds(shorter, updates.reshape(-1)[: self.updates * count].reshape(self.updates, count))
                 next(played)
                 history += self._timed(played, count, lambda _: None)
-        metrics = {"seconds": fmean(told["decryption"] + told["aggregation"] for told in whole), "peak_bytes": peak}
+        metrics = {"seconds": fmean(run["decryption"] + run["aggregation"] for run in whole), "peak_bytes": peak}
         for part in PARTS:
-            mean, spread = mean_and_spread([told[part] for told in whole])
+            mean, spread = mean_and_spread([run[part] for run in whole])
             metrics |= {f"{part}_seconds": mean, f"{part}_spread": spread}
         return Outcome(
             metrics=metrics,
@@ -155,28 +155,25 @@ class Runtime(Measure):
         )
 
     def _timed(
-        self, played: Iterator[dict[str, float]], columns: int, tell: Callable[[int], None]
+        self, played: Iterator[dict[str, float]], columns: int, report: Callable[[int], None]
     ) -> Iterator[dict[str, Any]]:
-        """Runs of so many columns; fewer than asked for where they take long."""
+        """Yield timed runs of so many columns; fewer than `repeats` where they take long."""
         start = time.monotonic()
         for repeat in range(self.repeats):
             if repeat >= 2 and time.monotonic() - start > self.patience:
                 return
             yield {"columns": columns, **next(played)}
-            tell(2 + repeat)
+            report(2 + repeat)
 
 
 def rounds(chain: Chain, updates: Matrix) -> Iterator[dict[str, float]]:
-    """Play round after round from the same memories, and yield the seconds of each by part.
-
-    Those of participants are of an average one.
-    """
+    """Run rounds from the same memory, and yield the seconds of each by part; those of an average participant."""
     n, d = updates.shape
     weights = np.zeros(d, np.float32)
     memory = copy.deepcopy(chain.memory)
     for round in itertools.count():
         chain.memory = copy.deepcopy(memory)
-        # Overwritten, as in a federation: what comes out of one round is as good for the next, unless it was clipped.
+        # Overwritten, as in a federation: one round's result is as good an input for the next, unless it was clipped.
         if chain.server.preaggregations:
             np.random.default_rng(round).standard_normal(out=updates, dtype=np.float32)
         transcript = chain.transmit(round, weights, chain.select(round), updates)
@@ -195,7 +192,7 @@ def rounds(chain: Chain, updates: Matrix) -> Iterator[dict[str, float]]:
 
 
 FROM = 1_000_000
-"""Columns from which on the growth with their number is fitted: below, fixed costs hide it."""
+"""Number of columns from which on growth is fitted: below, fixed costs hide it."""
 SECTION = "Cost"
 
 Points = Mapping[int, float]
@@ -203,7 +200,7 @@ Points = Mapping[int, float]
 
 
 def _tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return our seconds beside the paper's where it has any, and how they grow."""
+    """Return tables of our seconds beside the paper's, where there are any, and of their growth."""
     done = [record for record in records if record.status == "done"]
     for task in dict.fromkeys(record.labels["task"] for record in done):
         of_task = [record for record in done if record.labels["task"] == task]
@@ -248,19 +245,19 @@ def _beside(title: str, records: Sequence[Record]) -> Table:
 
 @dataclass(frozen=True)
 class Growth:
-    """The server's seconds on the largest model, and how they grow with its updates and their length."""
+    """The server's seconds on the largest model, by the number of updates and by their length."""
 
     title: str
     lines: dict[str, tuple[Points, Points]]
-    """By defense: seconds by the number of updates at the most columns, and by columns at the most updates."""
+    """Seconds of each defense, by the number of updates at the most columns, and by columns at the most updates."""
     records: dict[str, list[Record]]
 
 
 def grown(records: Sequence[Record]) -> Growth | None:
-    """Return the growth on the largest model, if there are points enough."""
-    found = groups([record for record in records if record.status == "done"])
+    """Return the growth on the largest model, or None with too few points."""
+    finished = groups([record for record in records if record.status == "done"])
     by_setting: dict[str, list[Group]] = {}
-    for group in found:
+    for group in finished:
         others = {name: value for name, value in parameters_of(group.records[0]).items() if name != "updates"}
         by_setting.setdefault(f"{group.task} {others}", []).append(group)
     largest = max(by_setting.values(), key=lambda of: of[0].records[0].facts["columns"], default=[])
@@ -279,7 +276,7 @@ def grown(records: Sequence[Record]) -> Growth | None:
 
 
 def _lines(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -> tuple[Points, Points]:
-    """Return seconds by n at the most columns, and by columns from 1M on at the largest n that any defense has."""
+    """Return seconds by n at the most columns, and by columns from 1M on at the largest n of any defense."""
     sizes = [key for of in measured.values() for key in of if key[1] >= FROM]
     most, widest = max((n for n, _ in sizes), default=0), max((d for _, d in sizes), default=0)
     large = {key: seconds for key, seconds in sorted(measured[name].items()) if key[1] >= FROM}
@@ -289,7 +286,7 @@ def _lines(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -
 
 
 def slope(seconds: Points) -> float | None:
-    """Return the exponent that fits best, by least squares on logarithms; times too short to measure say nothing."""
+    """Return the exponent that fits best, by least squares on logarithms; None with too few positive times."""
     timed = {size: value for size, value in seconds.items() if value > 0}
     if len(timed) < 2:
         return None
@@ -326,7 +323,7 @@ def _growth(growth: Growth) -> Table:
 
 
 def _figures(records: Sequence[Record]) -> Iterable[Picture]:
-    """Return the server's seconds by number of updates and by their length, on logarithmic axes."""
+    """Yield the figure of the server's seconds by number of updates and by length, on logarithmic axes."""
     growth = grown(records)
     if growth is None:
         return

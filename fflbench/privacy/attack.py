@@ -1,4 +1,4 @@
-"""What every attack on privacy by a server has: gradients it attacks, and what it makes of them."""
+"""Base classes of privacy attacks by a curious server, with their input and output."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,42 +12,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Observed:
-    """Gradients of many victims, to be attacked together: a mean gradient over `count` examples each.
+    """Gradients of many victims, attacked together: one mean gradient over `count` examples per victim.
 
     All started from the same model. Nothing here comes from the victims but their gradients.
     """
 
     model: "nn.Module"
-    """The global model, with its weights; not to be changed."""
+    """The global model, with its weights; must not be changed."""
     gradients: "tuple[Tensor, ...]"
-    """In the order of the model's parameters; the first axis counts victims."""
+    """Gradients in the order of the model's parameters; the first axis is the victim."""
     count: int
-    """Examples behind each gradient."""
+    """Number of examples behind each gradient."""
     shape: tuple[int, ...]
-    """Of one example."""
+    """Shape of one example."""
     classes: int
     loss: Literal["cross-entropy", "binary-cross-entropy"]
     low: "Tensor"
-    """The least value of each channel, or feature: public, as is how a set is normalised."""
+    """Least value of each channel or feature: public, as is the normalisation of a dataset."""
     high: "Tensor"
     generator: "torch.Generator"
-    """Randomness for starting points; always the processor's, so that devices start alike."""
+    """Randomness for starting points; always on the CPU, so that all devices start alike."""
     matched: tuple[bool, ...] = ()
-    """Which parameters' gradients are one victim's; of the others, if any, only a mean over several is known."""
+    """Whether each parameter's gradient is one victim's own; of the others, only a mean over several is known."""
     sharing: int = 1
-    """Over so many victims, one after the other."""
+    """Number of consecutive victims over which such a mean is taken."""
     y: "Tensor | None" = None
-    """Victims x examples: their classes, where somebody knows them."""
-    tell: Callable[[int], None] = lambda _: None
-    """Hears of every step of a search."""
+    """Labels, victims x examples, where they are known."""
+    report: Callable[[int], None] = lambda _: None
+    """Callback for progress, called after every step of a search."""
 
     @property
     def victims(self) -> int:
-        """How many gradients there are."""
+        """Number of gradients."""
         return len(self.gradients[0])
 
     def start(self, *shape: int) -> "Tensor":
-        """Random numbers to begin with, a row a victim."""
+        """Return random numbers to start from, one row per victim."""
         import torch
 
         return torch.randn(self.victims, *shape, generator=self.generator).to(self.gradients[0].device)
@@ -55,31 +55,31 @@ class Observed:
 
 @dataclass(frozen=True)
 class Guess:
-    """What an attack believes the examples to be."""
+    """Reconstructed examples."""
 
     x: "Tensor"
-    """Victims x examples x the shape of one."""
+    """Inputs, victims x examples x the shape of one."""
     y: "Tensor"
-    """Victims x examples: their classes."""
+    """Labels, victims x examples."""
 
 
 @dataclass(kw_only=True)
 class CuriousServer:
-    """An attack by a server that follows the protocol; its fields are its parameters."""
+    """Attack by a server that follows the protocol; its fields are its parameters."""
 
     knows: ClassVar[tuple[str, ...]] = ()
-    """What it declares it must know; set by the decorator that registers it."""
+    """Knowledge that it declares to need; set by the decorator that registers it."""
 
     @property
     def rehearses(self) -> bool:
-        """Whether it takes the defense into account by playing rounds behind it itself."""
+        """Whether it takes the defense into account by simulating rounds behind it."""
         return False
 
 
 @dataclass(kw_only=True)
 class PrivacyAttack(CuriousServer):
-    """A curious server that looks at gradients."""
+    """Attack by a curious server that reconstructs examples from gradients."""
 
     def reconstruct(self, observed: Observed) -> Guess:
-        """Rebuild every victim's examples."""
+        """Reconstruct every victim's examples."""
         raise NotImplementedError

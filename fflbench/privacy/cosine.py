@@ -1,4 +1,4 @@
-"""Inversion by direction: signed Adam on one less the cosine of two gradients (Geiping et al., NeurIPS 2020)."""
+"""Gradient inversion by cosine distance: signed Adam on one minus the cosine (Geiping et al., NeurIPS 2020)."""
 
 import torch
 from torch import Tensor
@@ -7,21 +7,21 @@ from fflbench.privacy.attack import Guess, Observed
 from fflbench.privacy.inversion import Objective, labels, logits_of, matching
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""Adam's usual ones."""
+"""Adam's usual constants."""
 
 
 def invert(observed: Observed, steps: int, rate: float, smoothness: float, restarts: int) -> Guess:
-    """The best of several searches for each victim, its labels read off the last layer."""
+    """Return the best of several searches for each victim, with labels from the last layer's gradient."""
     y = labels(observed)
     logits = logits_of(y, observed.classes)
     objective = matching(observed, away, lambda x: smoothness * total_variation(x))
-    found = []
+    results = []
     for _ in range(restarts):
         start = observed.start(observed.count, *observed.shape)
-        found.append(_search(objective, start, logits, steps, rate, observed))
-    best = torch.stack([values.nan_to_num(torch.inf) for _, values in found]).argmin(0)
+        results.append(_search(objective, start, logits, steps, rate, observed))
+    best = torch.stack([values.nan_to_num(torch.inf) for _, values in results]).argmin(0)
     rows = torch.arange(observed.victims, device=best.device)
-    return Guess(torch.stack([x for x, _ in found])[best, rows], y)
+    return Guess(torch.stack([x for x, _ in results])[best, rows], y)
 
 
 def _search(
@@ -31,26 +31,26 @@ def _search(
     falls = [steps * part // 8 for part in (3, 5, 7)]
     for step in range(1, steps + 1):
         (by_x, _), _ = objective(x, logits)
-        # Its sign alone, as the authors' code does.
+        # Only the sign of the gradient, as the authors' code does.
         by_x = by_x.sign()
         mean.lerp_(by_x, 1 - BETA1)
         square.mul_(BETA2).addcmul_(by_x, by_x, value=1 - BETA2)
         size = rate * 0.1 ** sum(step > fall for fall in falls) / (1 - BETA1**step)
         x = x - size * mean / (square / (1 - BETA2**step)).sqrt_().add_(EPSILON)
         x = torch.minimum(torch.maximum(x, observed.low), observed.high)
-        observed.tell(1)
+        observed.report(1)
     return x, objective(x, logits)[1]
 
 
-def away(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
-    """One less the cosine of the angle between two gradients, all layers together."""
-    product = torch.stack([(a * b).sum() for a, b in zip(found, wanted, strict=True)]).sum()
-    lengths = [torch.stack([part.square().sum() for part in parts]).sum().sqrt() for parts in (found, wanted)]
+def away(made: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
+    """Return one minus the cosine of the angle between two gradients, all layers together."""
+    product = torch.stack([(a * b).sum() for a, b in zip(made, wanted, strict=True)]).sum()
+    lengths = [torch.stack([part.square().sum() for part in parts]).sum().sqrt() for parts in (made, wanted)]
     return 1 - product / (lengths[0] * lengths[1] + 1e-20)
 
 
 def total_variation(x: Tensor) -> Tensor:
-    """The mean absolute difference of neighbours, across and down; nothing where examples are no images."""
+    """Return the mean absolute difference of neighbouring pixels in both directions; zero for other examples."""
     if x.ndim < 4:
         return x.new_zeros(())
     across, down = (x[..., :, 1:] - x[..., :, :-1]).abs(), (x[..., 1:, :] - x[..., :-1, :]).abs()

@@ -1,4 +1,4 @@
-"""What a model makes of single examples: outputs, losses, gradients and what its last layer is fed, at any weights."""
+"""A model's outputs, losses, gradients and activations on single examples, at any weights."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from fflbench.types import Indices, Vector
 
 BATCH = 2048
 GRADIENTS = 1 << 24
-"""Numbers in the gradients that are held at a time."""
+"""Number of gradient values held in memory at once."""
 
 
 class Examination:
-    """A task's model, judging one example at a time: batch normalisation and dropout rest."""
+    """A task's model, evaluated on one example at a time: batch normalisation and dropout are in evaluation mode."""
 
     def __init__(self, task: Task, model: FlatModel, x: Tensor, y: Tensor) -> None:
         self.task, self.module, self.columns = task, model.model, model.columns
@@ -28,17 +28,17 @@ class Examination:
         self.each_gradient = vmap(grad(self._loss), in_dims=(None, None, 0, 0))
 
     def outputs(self, weights: Vector, which: Indices) -> Tensor:
-        """What the model says of examples, a row each."""
+        """Return the model's outputs, one row per example."""
         tensors = self._tensors(weights)
         with torch.no_grad():
             return torch.cat([self._call(tensors, self.x[some]) for some in self._batches(which, BATCH)])
 
     def losses(self, weights: Vector, which: Indices) -> Tensor:
-        """The loss of each example."""
+        """Return the loss of each example."""
         return losses(self.task, self.outputs(weights, which), self.y[self._on_device(which)])
 
     def confidences(self, weights: Vector, which: Indices) -> Tensor:
-        r"""How sure the model is of each example's class, $\log p - \log(1 - p)$: without bounds, and nearly normal."""
+        r"""Return the logit of each example's true class, $\log p - \log(1 - p)$: unbounded, and nearly normal."""
         outputs, y = self.outputs(weights, which).double(), self.y[self._on_device(which)]
         if self.task.loss == "binary-cross-entropy":
             return outputs.squeeze(-1) * (2 * y - 1)
@@ -46,23 +46,23 @@ class Examination:
         return outputs.gather(1, y[:, None])[:, 0] - others.logsumexp(1)
 
     def gradients(self, weights: Vector, which: Indices) -> Iterator[Tensor]:
-        """The gradient of each example's loss by the parameters, a row each, some rows at a time."""
+        """Yield the gradients of examples' losses by the parameters, one row per example, several rows at a time."""
         learned, others = self._tensors(weights), {}
         for name in set(learned) - set(parameters(self.columns)):
             others[name] = learned.pop(name)
         for some in self._batches(which, max(1, GRADIENTS // self.columns.count)):
-            found = self.each_gradient(learned, others, self.x[some], self.y[some])
-            yield torch.cat([found[name].flatten(1) for name in learned], 1)
+            by_name = self.each_gradient(learned, others, self.x[some], self.y[some])
+            yield torch.cat([by_name[name].flatten(1) for name in learned], 1)
 
     def spread(self, weights: Vector, which: Indices) -> Tensor:
-        """The root mean square of each coordinate of their gradients, never zero."""
+        """Return the root mean square of each coordinate of the examples' gradients, never zero."""
         total = torch.zeros(self.columns.parameters.stop, device=self.device)
         for gradients in self.gradients(weights, which):
             total += gradients.square().sum(0)
         return (total / len(which)).sqrt().clamp(min=1e-8)
 
     def activations(self, weights: Vector, which: Indices) -> Tensor:
-        """What the model's last layer is fed, a row each."""
+        """Return the inputs of the model's last layer, one row per example."""
         tensors, fed = self._tensors(weights), []
         last = _last_layer(self.module)
         hook = last.register_forward_pre_hook(lambda _, inputs: fed.append(inputs[0].detach().flatten(1)))
@@ -94,10 +94,10 @@ class Examination:
 
 
 def parameters(columns: Columns) -> list[str]:
-    """The tensors that a model learns, in the order of the columns."""
+    """Return the names of a model's parameters, in the order of the columns."""
     return list(itertools.takewhile(lambda name: columns.spans[name].stop <= columns.parameters.stop, columns.spans))
 
 
 def _last_layer(module: nn.Module) -> nn.Module:
-    """The module that owns the last parameter."""
+    """Return the module that owns the last parameter."""
     return [each for each in module.modules() if next(each.parameters(recurse=False), None) is not None][-1]

@@ -1,4 +1,4 @@
-"""What gradient inversions share: gradients of made-up examples for many victims at once, and labels from gradients."""
+"""Common parts of gradient inversions: gradients of dummy examples for many victims at once, and label inference."""
 
 import itertools
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from fflbench.privacy.attack import Guess, Observed
 from fflbench.privacy.lbfgs import minimise
 
 Distance = Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], Tensor]
-"""How far one victim's made-up gradients are from what was observed."""
+"""Distance of one victim's dummy gradients from the observed ones."""
 
 
 Objective = Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]
-"""For many victims at once, by inputs and logits of classes, and by which victims if not all: gradients by both, and
-values.
+"""Objective of many victims at once: from inputs, logits of labels, and the victims' indices if not all of them, to the
+gradients by both and the values.
 """
 CERTAIN = 0.01
-"""What a count of examples may be off by rounding."""
+"""Tolerance for rounding in a number of examples."""
 NOISE = 256
-"""Random inputs by which a model's usual probabilities are estimated."""
+"""Number of random inputs by which a model's average probabilities are estimated."""
 ENOUGH = 1e-12
-"""The share of a gradient's square that may stay unexplained: no more can be told from single precision."""
+"""Share of a gradient's squared norm that may remain unexplained: single precision allows no less."""
 
 
 def gradients_of(observed: Observed) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
-    """The mean gradient of a batch of one victim, by its inputs and its probabilities of classes."""
+    """Return a function that gives the mean gradient of one victim's batch, by its inputs and class probabilities."""
     names = [name for name, _ in observed.model.named_parameters()]
     weights = {name: value.detach() for name, value in observed.model.named_parameters()}
     buffers = dict(observed.model.named_buffers())
@@ -39,48 +39,48 @@ def gradients_of(observed: Observed) -> Callable[[Tensor, Tensor], tuple[Tensor,
             return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), probabilities[:, 1])
         return -(probabilities * outputs.log_softmax(-1)).sum(-1).mean()
 
-    def found(x: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
+    def gradients(x: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
         by_name = grad(loss)(weights, x, probabilities)
         return tuple(by_name[name] for name in names)
 
-    return found
+    return gradients
 
 
 def matching(
     observed: Observed, distance: Distance, penalty: Callable[[Tensor], Tensor] = lambda x: x.new_zeros(())
 ) -> Objective:
-    """How far made-up examples are from explaining what was observed."""
+    """Return the objective: the distance between the gradients of dummy examples and the observed ones."""
     made = gradients_of(observed)
     matched = observed.matched or (True,) * len(observed.gradients)
     seen = tuple(itertools.compress(observed.gradients, matched))
 
     def objective(x: Tensor, logits: Tensor, wanted: tuple[Tensor, ...]) -> Tensor:
-        found = made(x, logits.softmax(-1))
-        return distance(tuple(itertools.compress(found, matched)), wanted) + penalty(x)
+        gradients = made(x, logits.softmax(-1))
+        return distance(tuple(itertools.compress(gradients, matched)), wanted) + penalty(x)
 
     batched = vmap(grad_and_value(objective, argnums=(0, 1)))
 
     def of_victims(x: Tensor, logits: Tensor, rows: Tensor | None = None) -> tuple[tuple[Tensor, Tensor], Tensor]:
         wanted = seen if rows is None else tuple(part[rows] for part in seen)
-        found: tuple[tuple[Tensor, Tensor], Tensor] = batched(x, logits, wanted)
-        return found
+        result: tuple[tuple[Tensor, Tensor], Tensor] = batched(x, logits, wanted)
+        return result
 
     return of_victims
 
 
-def squared(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
-    """The squared Euclidean distance, as a share of what is wanted: victims with small gradients count as much."""
-    apart = torch.stack([(a - b).square().sum() for a, b in zip(found, wanted, strict=True)]).sum()
+def squared(made: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> Tensor:
+    """Return the squared Euclidean distance relative to the observed norm, so that small gradients count as much."""
+    apart = torch.stack([(a - b).square().sum() for a, b in zip(made, wanted, strict=True)]).sum()
     return apart / torch.stack([b.square().sum() for b in wanted]).sum().clamp(min=1e-30)
 
 
 def labels(observed: Observed) -> Tensor:
-    """The classes of each victim's examples: as known, else from the last bias's gradient, one an example.
+    """Return the labels of each victim's examples: as known, else inferred from the last bias's gradient.
 
-    With cross-entropy that gradient is the mean of probabilities less the truth: the one negative entry of a single
-    example is its class (Zhao et al., 2020). For several, the probabilities that the model gives to random inputs stand
-    for those it gave to the victim's, and what is then left of each class is how often it is there (Wainakh et al.,
-    User-level label leakage from gradients in federated learning, PoPETs 2022, estimate it in the same way).
+    With cross-entropy that gradient is the mean of probabilities minus one-hot labels: the one negative entry of a
+    single example is its class (Zhao et al., 2020). For several, the model's probabilities on random inputs replace
+    those on the victim's, and the remainder of each class is its frequency (Wainakh et al., User-level label leakage
+    from gradients in federated learning, PoPETs 2022, estimate it in the same way).
     """
     if observed.y is not None:
         return observed.y
@@ -89,23 +89,23 @@ def labels(observed: Observed) -> Tensor:
     if observed.loss == "binary-cross-entropy":
         return (biases < 0).long().expand(-1, observed.count)
     count = observed.count * shared
-    # No probability is negative: what a class lacks to zero can only come from examples of it.
+    # No probability is negative: a class whose entry is below zero must have examples.
     needed = (-biases * count - CERTAIN).ceil().clamp(min=0)
-    left, found = -biases.clone(), []
+    left, inferred = -biases.clone(), []
     if count > 1:
         left += _usual_probabilities(observed)
     rows = torch.arange(len(left), device=left.device)
     for _ in range(count):
         chosen = (left + (needed > 0) * count).argmax(1)
-        found.append(chosen)
+        inferred.append(chosen)
         left[rows, chosen] -= 1 / count
         needed[rows, chosen] -= 1
     # Of a gradient that several victims share, each is given its part, in any order.
-    return torch.stack(found, 1).view(len(left), shared, -1)[rows, rows % shared]
+    return torch.stack(inferred, 1).view(len(left), shared, -1)[rows, rows % shared]
 
 
 def _usual_probabilities(observed: Observed) -> Tensor:
-    """What the model says of inputs that are noise, on average."""
+    """Return the model's average class probabilities on random inputs."""
     made = torch.rand(NOISE, *observed.shape, generator=observed.generator).to(observed.low.device)
     with torch.no_grad():
         outputs: Tensor = observed.model(observed.low + (observed.high - observed.low) * made)
@@ -113,12 +113,12 @@ def _usual_probabilities(observed: Observed) -> Tensor:
 
 
 def logits_of(y: Tensor, classes: int) -> Tensor:
-    """Logits that are certain of these classes, to all single precision can say."""
+    """Return logits whose softmax is one-hot for these labels, up to single precision."""
     return F.one_hot(y, classes).float() * 100
 
 
 def invert(observed: Observed, steps: int, restarts: int, y: Tensor | None = None) -> Guess:
-    """The best of several searches for each victim; over labels too, where none are given."""
+    """Return the best of several searches for each victim; over labels too, where none are given."""
     best: list[tuple[Tensor, Tensor, Tensor]] = []
     y = observed.y if y is None else y
     n, count, classes = observed.victims, observed.count, observed.classes
@@ -135,9 +135,9 @@ def invert(observed: Observed, steps: int, restarts: int, y: Tensor | None = Non
 
     for _ in range(restarts):
         start = observed.start(size + (count * classes if fixed is None else 0))
-        z, values = minimise(of_flat, start, steps, enough=ENOUGH, tell=observed.tell)
-        found = z[:, size:].view(n, count, classes).argmax(-1) if y is None else y
-        best.append((values.nan_to_num(torch.inf), z[:, :size].view(n, count, *observed.shape), found))
+        z, values = minimise(of_flat, start, steps, enough=ENOUGH, report=observed.report)
+        inferred = z[:, size:].view(n, count, classes).argmax(-1) if y is None else y
+        best.append((values.nan_to_num(torch.inf), z[:, :size].view(n, count, *observed.shape), inferred))
     chosen = torch.stack([values for values, _, _ in best]).argmin(0)
     rows = torch.arange(n, device=chosen.device)
     return Guess(torch.stack([x for _, x, _ in best])[chosen, rows], torch.stack([y for _, _, y in best])[chosen, rows])

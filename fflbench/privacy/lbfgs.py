@@ -7,10 +7,10 @@ from torch import Tensor
 
 ARMIJO = 1e-4
 TRIALS = (1, 6, 6)
-"""How many step lengths are tried at once, each half of the one before: many cost hardly more than one."""
+"""Number of step lengths that are tried at once, each half of the one before: many cost hardly more than one."""
 
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From points, a row each, and the numbers of their problems, to values and gradients."""
+"""Function from points, one row per problem, and the problems' indices to values and gradients."""
 
 
 def minimise(
@@ -19,12 +19,12 @@ def minimise(
     steps: int,
     history: int = 30,
     enough: float = 0.0,
-    tell: Callable[[int], None] = lambda _: None,
+    report: Callable[[int], None] = lambda _: None,
 ) -> tuple[Tensor, Tensor]:
-    """The points reached from each start, and their values.
+    """Return the points reached from each start, and their values.
 
-    Every row walks by itself, by backtracking, and rests once its value is `enough` or no step helps: then the others
-    go on without it.
+    Rows are independent problems with a backtracking line search; a row stops once its value is at most `enough` or no
+    step improves it, and the others continue without it.
     """
     points, rows = start.clone(), torch.arange(len(start), device=start.device)
     z = start
@@ -36,7 +36,7 @@ def minimise(
     for _ in range(steps):
         direction = -_inverse_times(gradient, moves, changes)
         slope = _dot(direction, gradient)
-        # Where curvature misled, or there is none yet, straight down and not too far.
+        # Without curvature, or where it gave no descent direction: steepest descent with a bounded step.
         fresh = fresh | (slope >= 0) | ~slope.isfinite()
         direction = torch.where(fresh[:, None], -gradient, direction)
         slope = torch.where(fresh, -_dot(gradient, gradient), slope)
@@ -45,7 +45,7 @@ def minimise(
             objective, rows, z, value, gradient, direction, slope, torch.where(fresh, careful, 1.0)
         )
         move, change = after - z, gradient_after - gradient
-        # What was learnt before a step straight down led nowhere: it counts no more.
+        # The pairs before a steepest-descent step led to no progress, so they are forgotten.
         moves = [torch.where(fresh[:, None], 0.0, old) for old in moves] if fresh.any() else moves
         moves, changes = [*moves, move][-history:], [*changes, change][-history:]
         moved = (move != 0).any(1)
@@ -56,7 +56,7 @@ def minimise(
         if not going.all():
             rows, z, value, gradient, fresh = (part[going] for part in (rows, z, value, gradient, fresh))
             moves, changes = [old[going] for old in moves], [old[going] for old in changes]
-        tell(1)
+        report(1)
         if not len(rows):
             break
     return points, values
@@ -72,38 +72,38 @@ def _backtrack(
     slope: Tensor,
     length: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Points that are lower by enough (Armijo), their values and gradients; where there is none, those before."""
+    """Return the first points that satisfy Armijo's condition, with values and gradients; else those before."""
     after, value_after, gradient_after = z.clone(), value.clone(), gradient.clone()
-    looking = torch.arange(len(z), device=z.device)
+    searching = torch.arange(len(z), device=z.device)
     for count in TRIALS:
         halves = 0.5 ** torch.arange(count, device=z.device)
-        # A row for each of the lengths, longest first, for each who is still looking.
-        each, lengths = looking.repeat_interleave(count), (length[looking, None] * halves).flatten()
+        # One row per step length, longest first, and problem that is still searching.
+        each, lengths = searching.repeat_interleave(count), (length[searching, None] * halves).flatten()
         tried = z[each] + lengths[:, None] * direction[each]
-        found, found_gradient = objective(tried, rows[each])
-        good = (found <= value[each] + ARMIJO * lengths * slope[each]).view(-1, count)
+        tried_value, tried_gradient = objective(tried, rows[each])
+        good = (tried_value <= value[each] + ARMIJO * lengths * slope[each]).view(-1, count)
         some = good.any(1)
         # Of several ones argmax names the first, the longest step.
-        chosen = (torch.arange(len(looking), device=z.device) * count + good.int().argmax(1))[some]
-        places = looking[some]
+        chosen = (torch.arange(len(searching), device=z.device) * count + good.int().argmax(1))[some]
+        places = searching[some]
         after[places], value_after[places], gradient_after[places] = (
             tried[chosen],
-            found[chosen],
-            found_gradient[chosen],
+            tried_value[chosen],
+            tried_gradient[chosen],
         )
         length = length * 0.5**count
-        looking = looking[~some]
-        if not len(looking):
+        searching = searching[~some]
+        if not len(searching):
             break
     return after, value_after, gradient_after
 
 
 def _inverse_times(gradient: Tensor, moves: list[Tensor], changes: list[Tensor]) -> Tensor:
-    """The inverse Hessian, as the last steps tell of it, times the gradient; two loops."""
+    """Return the inverse Hessian, as the last steps approximate it, times the gradient (two-loop recursion)."""
     result, kept = gradient.clone(), []
     for move, change in zip(reversed(moves), reversed(changes), strict=True):
         curvature = _dot(move, change)
-        # A pair without curvature, or of a row that stood still, counts for nothing.
+        # A pair without curvature, or of a row that did not move, has no weight.
         rho = torch.where(curvature > 1e-20, 1 / curvature, torch.zeros_like(curvature))
         alpha = rho * _dot(move, result)
         result -= alpha[:, None] * change

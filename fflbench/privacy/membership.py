@@ -1,4 +1,4 @@
-"""Whether a curious server can tell which examples somebody trained on, from what a defense lets it see."""
+"""Base class of membership-inference attacks, and what a curious server knows and can do."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,57 +16,57 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fflbench.privacy.examination import Examination
-    from fflbench.privacy.stage import Groups, Sight, Stage
+    from fflbench.privacy.shadow_rounds import Groups, ShadowObservation, ShadowRounds
 
 AUXILIARY, CONTROLLED = "auxiliary data", "controlled participants"
 
 
 @dataclass(frozen=True)
 class Server:
-    """What a curious server has and can do. Examples are told by numbers that say nothing of where they come from."""
+    """Knowledge and abilities of a curious server; examples are given as indices that do not reveal their origin."""
 
     task: Task
-    """How people train is public."""
+    """The task, since how participants train is public."""
     before: Vector
-    """The global model that everybody started from."""
+    """The global model that all participants started from."""
     examine: "Examination"
     rng: np.random.Generator
     size: int
-    """How many examples a participant holds, about."""
+    """Approximate number of examples per participant."""
     people: int
-    """How many take part in a round."""
+    """Number of participants in a round."""
     alone: npt.NDArray[np.bool_]
-    """Which examples equal no other one that anybody trained on, as is true of all suspects."""
+    """Whether each example equals no other one that anybody trained on, as is true of all suspects."""
     declared: dict[str, Any] = field(default_factory=dict)
 
     def after(self, update: Vector) -> Vector:
-        """The model that an update makes of the global one."""
+        """Return the global model after an update."""
         weights = self.before + update
-        # Noise may make a running variance negative, and then a model says nothing.
+        # Noise may make a running variance negative, and then the model's output is not a number.
         self.examine.columns.clamp_variances(weights)
         return weights
 
     @property
     def auxiliary(self) -> Indices:
-        """Examples like the victims', which nobody trained on."""
-        examples: Indices = self._tell(AUXILIARY)
+        """Examples from the victims' distribution that nobody trained on."""
+        examples: Indices = self._declared_knowledge(AUXILIARY)
         return examples
 
     @property
     def controlled(self) -> list[Indices]:
-        """The examples of participants who do the server's bidding and sit out this round."""
-        examples: list[Indices] = self._tell(CONTROLLED)
+        """Examples of colluding participants, who are not selected in this round."""
+        examples: list[Indices] = self._declared_knowledge(CONTROLLED)
         return examples
 
-    def rehearse(self, groups: "Groups", purpose: str, *, plain: bool = False) -> "Iterator[Sight]":
-        """Play rounds with people of one's own, from the same model behind the same defense, and look the same way.
+    def rehearse(self, groups: "Groups", purpose: str, *, plain: bool = False) -> "Iterator[ShadowObservation]":
+        """Simulate rounds of given participants from the same model behind the same defense, and observe them alike.
 
-        Plain: look at their updates one by one, as if there were no defense.
+        With `plain`, updates are observed one by one, as if there were no defense.
         """
-        stage: Stage = self._tell("stage")
+        stage: ShadowRounds = self._declared_knowledge("stage")
         return stage.play(groups, purpose, plain=plain)
 
-    def _tell(self, what: str) -> Any:
+    def _declared_knowledge(self, what: str) -> Any:
         if what not in self.declared:
             raise PermissionError(f'this attack does not declare that it knows "{what}"')
         return self.declared[what]
@@ -74,15 +74,15 @@ class Server:
 
 @dataclass(kw_only=True)
 class MembershipAttack(CuriousServer):
-    """A curious server that judges examples by an update."""
+    """Attack by a curious server that scores examples by an update."""
 
     def conversion(self, task: Task) -> str:
-        """How it takes a change of the model for a gradient, where it needs one."""
+        """Return how it converts an update into a gradient, where it needs one."""
         return ""
 
     def prepare(self, server: Server, suspects: Indices) -> None:
-        """Get ready to judge these examples, before any update is seen."""
+        """Prepare to score these examples, before any update is seen."""
 
     def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
-        """A score for each example: the higher, the likelier it was trained on."""
+        """Return one score per example: the higher, the likelier it is a member."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
 """Contract of observations: how a coalition of parties turns what it sees of a round into updates to attack.
 
-Each says what the coalition must know, and whether it was made with the transport in mind: a claim of privacy counts
+Each declares what the coalition must know, and whether it takes the transport into account: a claim of privacy counts
 only against an attacker who knows the defense.
 """
 
@@ -18,15 +18,15 @@ NOTHING = "no update reached the server, or none was finite, so there is nothing
 
 @dataclass(frozen=True)
 class Coalition:
-    """What parties who pool their knowledge have of a round: views, and what is public."""
+    """Pooled knowledge of the parties in a coalition: their views of a round, and what is public."""
 
     server: View
     people: Sequence[int]
-    """Everybody who was selected."""
+    """All selected participants."""
     linear: Sequence[str]
-    """The weights of the model's linear layers."""
+    """Names of the weights of the model's linear layers."""
     transport: type[Transport]
-    """The protocol, without anybody's secrets."""
+    """The protocol, without any secrets."""
     participants: Mapping[int, ParticipantView] = field(default_factory=dict)
     """Views of participants, for observations that declare them."""
     servers: Mapping[str, View] = field(default_factory=dict)
@@ -37,15 +37,15 @@ class Observation:
     """A way to turn a coalition's view into updates to attack."""
 
     knows: ClassVar[tuple[str, ...]] = ()
-    """What the coalition must know; set by the decorator that registers it."""
+    """Knowledge that the coalition needs; set by the decorator that registers it."""
     adaptive: ClassVar[bool] = False
-    """Whether it takes the transport into account."""
+    """Whether it takes the transport into account (an adaptive attack)."""
     caution: ClassVar[str] = ""
-    """What tables must say of it in a word."""
+    """Word that tables add as a caution."""
     participants: ClassVar[bool] = False
-    """Whether participants belong to the coalition, or an oracle tells what they know."""
+    """Whether participants belong to the coalition, or an oracle reveals what they know."""
     servers: ClassVar[tuple[str, ...]] = ()
-    """Servers that belong to the coalition, beside the one on which the rule runs."""
+    """Further servers that belong to the coalition, beside the one on which the rule runs."""
     needs_linear_layer: ClassVar[bool] = False
 
     def applies(self, transport: Transport) -> bool:
@@ -56,13 +56,13 @@ class Observation:
         """Return updates to attack."""
         raise NotImplementedError
 
-    def score(self, found: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
-        """Return how right it is, by the names of metrics such as pair_accuracy; nothing, for most."""
+    def score(self, observed: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
+        """Return the observation's own metrics, such as pair_accuracy; empty for most."""
         return {}
 
 
 def watched(observation: Observation, people: Collection[int]) -> Collection[int]:
-    """Return the participants whose views an observation needs, or its scoring."""
+    """Return the participants whose views an observation or its scoring needs."""
     scored = type(observation).score is not Observation.score
     return people if observation.participants or scored else ()
 
@@ -70,7 +70,7 @@ def watched(observation: Observation, people: Collection[int]) -> Collection[int
 def observe(
     observation: Observation, transport: Transport, transcript: Transcript, people: Sequence[int], linear: Sequence[str]
 ) -> list[ObservedUpdates]:
-    """Return what an observation makes of a round, from the views that it declares and nothing more."""
+    """Return the updates that an observation gives for a round, from the views that it declares and nothing more."""
     if not len(transcript.server.rows):
         return []
     participants = transcript.participants if observation.participants else {}

@@ -48,5 +48,5 @@ class ColludingParticipant(Observation):
 
     def observe(self, coalition: Coalition) -> list[ObservedUpdates]:
         server, people = coalition.server, coalition.people
-        told = [coalition.transport.collude(server, who, own, people) for who, own in coalition.participants.items()]
-        return [found for of_one in told for found in of_one]
+        results = [coalition.transport.collude(server, who, own, people) for who, own in coalition.participants.items()]
+        return [observed for of_one in results for observed in of_one]

@@ -1,4 +1,4 @@
-"""Whether a curious server can tell what is true of somebody's data as a whole."""
+"""Base class of property-inference attacks, and what a curious server knows and can do."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,50 +11,50 @@ from fflbench.privacy.attack import CuriousServer
 from fflbench.types import Indices, Matrix
 
 if TYPE_CHECKING:
-    from fflbench.privacy.stage import Sight, Stage
+    from fflbench.privacy.shadow_rounds import ShadowObservation, ShadowRounds
 
 Having = list[list[bool]]
-"""For each round, and each who takes part in it, whether that one's data has the property."""
+"""Whether each participant's data has the property, by round."""
 
 
 @dataclass(frozen=True)
 class Informed:
-    """What a curious server has that asks for a property: data like the victims', and rounds of its own."""
+    """Knowledge and abilities of a curious server: data like the victims', and simulated rounds."""
 
     parameters: slice
-    """The columns that are no buffers."""
+    """Columns that are parameters, not buffers."""
     people: int
-    """Who take part in a round."""
+    """Number of participants in a round."""
     rng: np.random.Generator
-    stage: "Stage"
+    stage: "ShadowRounds"
     make: "Make"
 
-    def rehearse(self, having: Having, *, plain: bool = False) -> "Iterator[Sight]":
-        """Play rounds with made-up people, with the property or without, behind the same defense; look the same way.
+    def rehearse(self, having: Having, *, plain: bool = False) -> "Iterator[ShadowObservation]":
+        """Simulate rounds of participants with or without the property behind the same defense, and observe them alike.
 
-        Plain: look at their updates one by one, as if there were no defense.
+        With `plain`, updates are observed one by one, as if there were no defense.
         """
         groups = [[self.make(has, self.rng) for has in group] for group in having]
         return self.stage.play(groups, "rehearsal", plain=plain)
 
 
 Make = Callable[[bool, np.random.Generator], Indices]
-"""Examples for somebody, with the property or without."""
+"""Function that draws a participant's examples, with the property or without."""
 
 
 @dataclass(kw_only=True)
 class PropertyAttack(CuriousServer):
-    """A curious server that judges people's data as a whole."""
+    """Attack by a curious server that scores participants' data as a whole."""
 
     def prepare(self, informed: Informed) -> None:
-        """Get ready, before any update is seen."""
+        """Prepare the attack, before any update is seen."""
 
     def judge(self, updates: Matrix) -> npt.NDArray[np.float64]:
-        """A score for each row: the higher, the likelier that the data behind it has the property."""
+        """Return one score per row: the higher, the likelier that the data behind it has the property."""
         raise NotImplementedError
 
 
 def coins(groups: int, people: int, rng: np.random.Generator) -> Having:
-    """Everybody has the property or not, as a coin falls: one who knows of the others knows nothing of the last."""
+    """Return independent fair coins for all participants: knowing the others' property says nothing about the last."""
     thrown: Having = rng.integers(2, size=(groups, people)).astype(bool).tolist()
     return thrown

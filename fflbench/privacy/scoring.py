@@ -1,4 +1,4 @@
-"""How good a reconstruction is, after matching it with the originals as well as can be."""
+"""Quality of reconstructions, after matching them with the originals."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,40 +10,40 @@ import numpy.typing as npt
 Examples = npt.NDArray[np.float32]
 
 RANGE = 1.0
-"""Of pixels, from black to white."""
+"""Range of pixels, from black to white."""
 WINDOW = 5
-"""Side of the window in which structural similarity is taken on images too small for the usual one of 11 pixels."""
+"""Side of the window for structural similarity on images too small for the usual one of 11 pixels."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Of one victim's examples, one by one."""
+    """Quality of one victim's reconstructed examples, one value per example."""
 
     mse: list[float]
     psnr: list[float]
     ssim: list[float] | None
-    """Nothing where examples are no images."""
+    """None where examples are no images."""
     label_accuracy: float
-    """Of the labels, however they are ordered: knowing which ones are there is the leak."""
-    found: Examples
-    """The reconstructions, in the order of the originals."""
+    """Share of labels rebuilt in any order: knowing which ones are present is the leak."""
+    rebuilt: Examples
+    """Reconstructions in the order of the originals."""
 
 
-def score(x: Examples, y: npt.NDArray[Any], found: Examples, labels: npt.NDArray[Any]) -> Score:
-    """Compare originals with reconstructions, paired so that the squared error is least; images in pixels, 0 to 1."""
+def score(x: Examples, y: npt.NDArray[Any], rebuilt: Examples, labels: npt.NDArray[Any]) -> Score:
+    """Compare originals with reconstructions, matched by least squared error; images in pixels, 0 to 1."""
     from scipy.optimize import linear_sum_assignment
 
-    found = shown(found)
-    seen, true = (part.reshape(len(part), -1).astype(np.float64) for part in (found, x))
+    rebuilt = shown(rebuilt)
+    seen, true = (part.reshape(len(part), -1).astype(np.float64) for part in (rebuilt, x))
     errors = ((true[:, None] - seen[None]) ** 2).mean(2)
     rows, order = linear_sum_assignment(errors)
     mse = errors[rows, order]
     return Score(
         mse=mse.tolist(),
         psnr=[psnr(error) for error in mse],
-        ssim=ssim(x, found[order]) if is_image(x) else None,
+        ssim=ssim(x, rebuilt[order]) if is_image(x) else None,
         label_accuracy=_shared(y, labels),
-        found=found[order],
+        rebuilt=rebuilt[order],
     )
 
 
@@ -58,30 +58,30 @@ def is_image(x: Examples) -> bool:
 
 
 def pixels(x: Examples, low: Examples, high: Examples) -> Examples:
-    """Images as they were before they were normalised, black 0 and white 1; other examples as they are."""
+    """Return images before normalisation, black 0 and white 1; other examples unchanged."""
     return (x - low) / (high - low) if low.ndim == 3 else x
 
 
-def shown(found: Examples) -> Examples:
-    """Images as anybody would look at them, with pixels from black to white; what is no number is black."""
-    if not is_image(found):
-        return np.nan_to_num(found, nan=0.0, posinf=1e6, neginf=-1e6)
-    return np.clip(np.nan_to_num(found, nan=0.0, posinf=RANGE, neginf=0.0), 0, RANGE)
+def shown(rebuilt: Examples) -> Examples:
+    """Return images with pixels clipped to the range from black to white; NaN becomes black."""
+    if not is_image(rebuilt):
+        return np.nan_to_num(rebuilt, nan=0.0, posinf=1e6, neginf=-1e6)
+    return np.clip(np.nan_to_num(rebuilt, nan=0.0, posinf=RANGE, neginf=0.0), 0, RANGE)
 
 
 def psnr(mse: float) -> float:
-    """The peak signal-to-noise ratio in decibels; 150 where nothing differs."""
+    """Return the peak signal-to-noise ratio in decibels; 150 where nothing differs."""
     return float(min(10 * np.log10(RANGE**2 / mse), 150.0)) if mse > 0 else 150.0
 
 
-def ssim(x: Examples, found: Examples) -> list[float]:
-    """The structural similarity of each image (Wang et al., Image quality assessment, IEEE TIP 2004)."""
+def ssim(x: Examples, rebuilt: Examples) -> list[float]:
+    """Return the structural similarity of each image (Wang et al., Image quality assessment, IEEE TIP 2004)."""
     import torch
     from torchmetrics.functional.image import structural_similarity_index_measure
 
     small: dict[str, Any] = {"gaussian_kernel": False, "kernel_size": WINDOW}
     values = structural_similarity_index_measure(
-        torch.from_numpy(found),
+        torch.from_numpy(rebuilt),
         torch.from_numpy(x),
         data_range=RANGE,
         reduction="none",

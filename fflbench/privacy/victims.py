@@ -1,7 +1,7 @@
-"""People with a few examples each, who train one step or several from the same global model.
+"""Victims of reconstruction: participants with a few examples each, who train from the same global model.
 
-They train by plain gradient descent on all their examples at once, without momentum: then a change of the model is the
-sum of its gradients times the learning rate, and dividing by that rate and the number of steps gives back their mean.
+They train by plain gradient descent on all their examples at once, without momentum: an update is then the sum of its
+gradients times the negative learning rate, and dividing by that rate and the number of steps gives back their mean.
 """
 
 from dataclasses import dataclass, replace
@@ -19,16 +19,16 @@ from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
 
 @dataclass(frozen=True)
 class Group:
-    """Everybody of one round: who holds what, and what training changed."""
+    """Participants of one round: their examples, and their updates."""
 
     x: Inputs
-    """People x examples x the shape of one."""
+    """Inputs, participants x examples x the shape of one."""
     y: Labels
     updates: Matrix
 
 
 def draw(task: Task, groups: int, people: int, batch: int, seed: int) -> list[Indices]:
-    """Which training examples each group holds, nobody's twice: groups of people x batch indices."""
+    """Return the training examples of each group, without repetition: groups x participants x batch, as indices."""
     order = stream(seed, "victims").permutation(len(task.data().train.y))
     needed = groups * people * batch
     if needed > len(order):
@@ -37,15 +37,15 @@ def draw(task: Task, groups: int, people: int, batch: int, seed: int) -> list[In
 
 
 def value_range(x: Inputs) -> tuple[Inputs, Inputs]:
-    """The least and the greatest value of each channel of images, or of each feature of other examples."""
+    """Return the least and the greatest value of each channel of images, or of each feature of other examples."""
     axes = (0, 2, 3) if x.ndim == 4 else (0,)
     return x.min(axes, keepdims=True)[0], x.max(axes, keepdims=True)[0]
 
 
 def prepare(task: Task, model: FlatModel, held: list[Indices], epochs: int, seed: int) -> None:
-    """Make the global model ready: trained on examples of which no victim holds any, and set to judge, not to learn.
+    """Train the global model on examples that no victim holds, and set it to evaluation mode.
 
-    A batch normalisation then uses its running statistics and dropout rests, for victims as for the attack.
+    Batch normalisation then uses its running statistics and dropout is off, for victims as for the attack.
     """
     if epochs:
         data = task.data().train
@@ -58,7 +58,7 @@ def prepare(task: Task, model: FlatModel, held: list[Indices], epochs: int, seed
 
 
 def trained(task: Task, model: FlatModel, held: Indices, steps: int, rate: float) -> Group:
-    """What a group's training changes."""
+    """Return a group with its updates."""
     data, device = task.data().train, model.flat.device
     x, y = data.x[held], data.y[held]
     own, labels = (torch.from_numpy(part).to(device) for part in (x, y))
@@ -66,7 +66,7 @@ def trained(task: Task, model: FlatModel, held: Indices, steps: int, rate: float
 
 
 def changes(task: Task, model: FlatModel, x: torch.Tensor, y: torch.Tensor, steps: int, rate: float) -> Matrix:
-    """A row for each of several people: local weights less global ones."""
+    """Return one row per participant: local weights minus global ones."""
     module, columns = model.model, model.columns
     start = {name: value.detach().clone() for name, value in module.named_parameters()}
     buffers = dict(module.named_buffers())
@@ -77,8 +77,8 @@ def changes(task: Task, model: FlatModel, x: torch.Tensor, y: torch.Tensor, step
     each = vmap(grad(loss))
     weights = {name: value.expand(len(x), *value.shape).clone() for name, value in start.items()}
     for _ in range(steps):
-        found = each(weights, x, y)
-        weights = {name: value - rate * found[name] for name, value in weights.items()}
+        gradient = each(weights, x, y)
+        weights = {name: value - rate * gradient[name] for name, value in weights.items()}
     rows = np.zeros((len(x), columns.count), np.float32)
     for name, value in weights.items():
         rows[:, columns.spans[name]] = (value - start[name]).flatten(1).cpu().numpy()
@@ -86,7 +86,7 @@ def changes(task: Task, model: FlatModel, x: torch.Tensor, y: torch.Tensor, step
 
 
 def gradients(model: FlatModel, rows: list[Vector], steps: int, rate: float) -> tuple[torch.Tensor, ...]:
-    """Changes of the model as mean gradients, a tensor for each of its parameters."""
+    """Return updates as mean gradients, one tensor per parameter."""
     stacked = torch.from_numpy(np.stack(rows) / np.float32(-rate * steps)).to(model.flat.device)
     columns = model.columns
     names = [name for name, span in columns.spans.items() if span.stop <= columns.parameters.stop]

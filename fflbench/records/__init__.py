@@ -1,4 +1,4 @@
-"""Records: what a result is, and where it is kept."""
+"""Records: results of cells, and the folders that hold them."""
 
 from fflbench.records.record import Record, Records
 from fflbench.records.store import Store, load

@@ -1,10 +1,10 @@
-"""Arrays beside records: one file of plain arrays, never pickled, known by its digest."""
+"""Arrays of a record: one file of plain arrays, never pickled, identified by its digest."""
 
 import hashlib
 import io
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -13,19 +13,19 @@ import numpy.typing as npt
 from fflbench.conversion import PLAIN
 
 LARGEST = 2**30
-"""Bytes that a file of arrays may unpack to."""
+"""Most bytes that a file of arrays may unpack to."""
 
 MOST = 100
-"""Arrays in one file of somebody else."""
+"""Most arrays in one file from outside."""
 DIRECTORY_ENTRY = b"PK\x01\x02"
-"""How each member is announced in a zip file's directory."""
+"""Signature of each entry in a zip file's directory."""
 LONGEST_HEADER = 10_000
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 def pack(arrays: Mapping[str, npt.NDArray[Any]], *, compressed: bool = True) -> bytes:
-    """The content of their file, the same bytes for the same arrays; nothing for none."""
+    """Return the content of a file of arrays, the same bytes for the same arrays; empty for no arrays."""
     if not arrays:
         return b""
     stream = io.BytesIO()
@@ -35,18 +35,15 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]], *, compressed: bool = True) -> 
 
 
 def unpack(content: bytes, limit: int | None = None, most: int | None = MOST) -> Arrays:
-    """Return the arrays of a file that anyone may have written; a `ValueError` says what is wrong with it.
+    """Return the arrays of a file from anyone, or raise a `ValueError` with the problem.
 
-    Neither the sizes that the file's directory claims nor the shape in an array's header are believed: memory is taken
-    only for what stays within `limit` bytes, and for `most` arrays (None: any number).
+    Neither the sizes in the file's directory nor the shape in an array's header are trusted: memory is allocated only
+    within `limit` bytes, and for at most `most` arrays (None: any number).
     """
     too_many = f"there are more than {most} arrays in it"
-    # Opening an archive reads its whole directory. By chance these four bytes may be in an array, too, but not often.
+    # Before it is opened, since that reads the whole directory; arrays contain these four bytes by chance only.
     if most is not None and content.count(DIRECTORY_ENTRY) > 2 * most:
         raise ValueError(too_many)
-    left = LARGEST if limit is None else limit
-    told = f"the most that is unpacked is {left:,} bytes"
-    found: Arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             members = packed.infolist()
@@ -54,19 +51,7 @@ def unpack(content: bytes, limit: int | None = None, most: int | None = MOST) ->
                 raise ValueError("there are no arrays in it")
             if most is not None and len(members) > most:
                 raise ValueError(too_many)
-            for member in members:
-                name = member.filename.removesuffix(".npy")
-                if name == member.filename:
-                    raise ValueError(f"{name[:40]!r} in it is no array")
-                if name in found:
-                    raise ValueError(f"{name[:40]!r} is in it twice")
-                if member.flag_bits & 0x1:
-                    raise ValueError(f"{name[:40]!r} in it is encrypted")
-                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise ValueError(f"{name[:40]!r} in it is compressed in a way that ours never is")
-                with packed.open(member) as stream:
-                    found[name] = _read_array(stream, name[:40], left, told)
-                left -= found[name].nbytes
+            return _read_members(packed, members, LARGEST if limit is None else limit)
     except ValueError:
         raise
     except zipfile.BadZipFile as error:
@@ -74,11 +59,41 @@ def unpack(content: bytes, limit: int | None = None, most: int | None = MOST) ->
     except Exception as error:
         # Damaged archives raise almost anything out of zipfile, zlib and numpy's parser of headers.
         raise ValueError(f"it is damaged: {type(error).__name__}: {error}") from error
-    return found
 
 
-def _read_array(stream: IO[bytes], name: str, limit: int, told: str) -> npt.NDArray[Any]:
-    """One array, its header checked before its numbers are read."""
+def _read_members(packed: zipfile.ZipFile, members: Sequence[zipfile.ZipInfo], limit: int) -> Arrays:
+    """Return the arrays of an archive's members, of at most `limit` bytes together."""
+    left, limit_text = limit, f"the most that is unpacked is {limit:,} bytes"
+    arrays: Arrays = {}
+    for member in members:
+        name = _array_name(member)
+        if name in arrays:
+            raise ValueError(f"{name[:40]!r} is in it twice")
+        _check_readable(member, name[:40])
+        with packed.open(member) as stream:
+            arrays[name] = _read_array(stream, name[:40], left, limit_text)
+        left -= arrays[name].nbytes
+    return arrays
+
+
+def _array_name(member: zipfile.ZipInfo) -> str:
+    """Return the name of the array that a member of an archive holds, or raise a `ValueError`."""
+    name = member.filename.removesuffix(".npy")
+    if name == member.filename:
+        raise ValueError(f"{name[:40]!r} in it is no array")
+    return name
+
+
+def _check_readable(member: zipfile.ZipInfo, name: str) -> None:
+    """Refuse an encrypted member, or one packed by another method than ours, with a `ValueError`."""
+    if member.flag_bits & 0x1:
+        raise ValueError(f"{name!r} in it is encrypted")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name!r} in it is compressed in a way that ours never is")
+
+
+def _read_array(stream: IO[bytes], name: str, limit: int, limit_text: str) -> npt.NDArray[Any]:
+    """Read one array and check its header before its numbers are read."""
     from numpy.lib import format as npy
 
     read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -92,7 +107,7 @@ def _read_array(stream: IO[bytes], name: str, limit: int, told: str) -> npt.NDAr
         raise ValueError(f"{name!r} in it has a shape that no array has")
     size = math.prod(shape) * dtype.itemsize
     if size > limit:
-        raise ValueError(f"{name!r} in it is too large: {told}")
+        raise ValueError(f"{name!r} in it is too large: {limit_text}")
     content = stream.read(size)
     if len(content) < size:
         raise ValueError(f"{name!r} in it holds fewer bytes than its shape needs")
@@ -102,5 +117,5 @@ def _read_array(stream: IO[bytes], name: str, limit: int, told: str) -> npt.NDAr
 
 
 def digest(content: bytes) -> str:
-    """What a record knows its arrays by."""
+    """Return the digest by which a record identifies its file of arrays; empty for no content."""
     return hashlib.sha256(content).hexdigest() if content else ""

@@ -1,4 +1,4 @@
-"""Records as evidence: all of a leaderboard or of a run, and what of them can be trusted."""
+"""Records of a leaderboard or a run, with the problems of those that cannot be trusted."""
 
 import os
 from collections import Counter
@@ -20,45 +20,45 @@ from fflbench.records.store import Store, read, read_arrays
 from fflbench.texts import slug
 
 SUBMITTED, ENTRY = "records", "entry.json"
-"""In an entry from outside: a folder with a file for each record, unless all are in one, and a file about the entry."""
+"""Folder of records in an entry from outside, unless all are in one file, and the file about the entry."""
 LARGEST_ENTRY = 2**20
-"""Bytes that are read of that file."""
+"""Most bytes of the file about an entry."""
 
 
 class Entry(BaseModel):
-    """What an entry from outside says of itself."""
+    """Description of an entry from outside."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=r"^[\w][\w.+ -]*$", max_length=80)
-    """Of the plugin, as it is registered, or of a chain of several."""
+    """Registered name of the plugin, or of a chain of several."""
     link: str = Field(pattern=r"^https?://[!-~]+$", max_length=300)
     citation: str = Field(max_length=500)
     verified: tuple[str, ...] = ()
-    """Cells that were run again here and came out the same."""
+    """Cells that were run again here with the same result."""
 
     @property
     def origin(self) -> str:
-        """What a reader must be told of its rows."""
+        """Note that tables show about its rows."""
         how = "reported, not run again" if not self.verified else f"reported; {len(self.verified)} cells run again"
         return f"{how} ({self.name}, {self.link}, {self.citation})"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a record stands."""
+    """Location of a record."""
 
     folder: Path
-    """A leaderboard, an entry or a run."""
+    """Folder of the leaderboard, entry or run."""
     name: str
-    """Its file, with its line if there are several in it."""
+    """Its file, with its line if the file holds several."""
     arrays: Path
-    """The file of its arrays, if it has any."""
+    """File of its arrays, if it has any."""
 
 
 @dataclass
 class Evidence:
-    """What a folder holds, and what is wrong with it."""
+    """Records of a folder, and the problems of those that are left out."""
 
     folder: Path
     records: list[Record] = field(default_factory=list)
@@ -67,11 +67,11 @@ class Evidence:
     """Cells that came from outside, with their origin."""
     places: dict[str, Place] = field(default_factory=dict)
     shared_by: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
-    """By cell, defenses from outside that share a record of ours, as records have them."""
+    """Defenses from outside that share a record of ours, by cell, in the form that records have."""
 
     @property
     def shown(self) -> list[Record]:
-        """Records as tables show them: ours under the labels, too, of defenses from outside that share them."""
+        """Records as tables show them: ours also under the labels of defenses from outside that share them."""
         return [
             record.model_copy(update={"shared_by": record.shared_by | self.shared_by[record.id]})
             if record.id in self.shared_by
@@ -81,66 +81,66 @@ class Evidence:
 
     @property
     def suite(self) -> str:
-        """The suite that most records are of."""
+        """Suite of most records."""
         return Counter(record.suite for record in self.records).most_common(1)[0][0]
 
     def arrays(self, record: Record) -> Arrays:
-        """The arrays beside a record."""
+        """Return the arrays of a record."""
         return read_arrays(self.places[record.id].arrays, record)
 
 
 def gather(folder: Path) -> Evidence:
-    """All records of a leaderboard, or of a folder that `fflbench run` wrote; damaged ones are told and left out."""
+    """Return all records of a leaderboard or of a run's folder; damaged ones are reported and left out."""
     if not folder.is_dir():
         raise RecordError(f"there is no folder {folder}")
-    found = Evidence(folder)
-    _take(found, folder)
-    _take_entries(found, folder)
-    found.records.sort(key=_order)
-    if not found.records:
-        told = f": {found.problems[0]}" if found.problems else ""
-        raise RecordError(f"there is no record in {folder}{told}")
-    return found
+    evidence = Evidence(folder)
+    _take(evidence, folder)
+    _take_entries(evidence, folder)
+    evidence.records.sort(key=_order)
+    if not evidence.records:
+        reason = f": {evidence.problems[0]}" if evidence.problems else ""
+        raise RecordError(f"there is no record in {folder}{reason}")
+    return evidence
 
 
-def _take_entries(found: Evidence, folder: Path) -> None:
+def _take_entries(evidence: Evidence, folder: Path) -> None:
     for entry_folder in sorted(path for path in (folder / ENTRIES).glob("[!.]*") if path.is_dir()):
         try:
             entry = read_entry(entry_folder)
         except RecordError as error:
-            found.problems.append(f"{error}; the entry is left out")
+            evidence.problems.append(f"{error}; the entry is left out")
             continue
         if not packed.is_there(entry_folder):
-            found.problems.append(f"{entry_folder / packed.FILE} is missing; the entry is left out")
+            evidence.problems.append(f"{entry_folder / packed.FILE} is missing; the entry is left out")
             continue
         theirs = Evidence(entry_folder)
         _take(theirs, entry_folder)
-        found.problems += theirs.problems
-        ours = found.shown
+        evidence.problems += theirs.problems
+        ours = evidence.shown
         fitting = []
         for record in theirs.records:
             if why := _misfit(record, entry, ours):
-                found.problems.append(f"{theirs.places[record.id].name} {why}; it is left out")
+                evidence.problems.append(f"{theirs.places[record.id].name} {why}; it is left out")
             else:
                 fitting.append(record)
-        _add(found, replace(theirs, records=fitting), entry)
+        _add(evidence, replace(theirs, records=fitting), entry)
 
 
-def _add(found: Evidence, theirs: Evidence, entry: Entry) -> None:
-    """Add records from outside; of a cell that is there already, only that their defense shares it."""
+def _add(evidence: Evidence, theirs: Evidence, entry: Entry) -> None:
+    """Add records from outside; a cell that is present already is only marked as shared by their defense."""
     for record in theirs.records:
-        if record.id in found.places:
+        if record.id in evidence.places:
             sweep = record.sweep.get("defense", {})
             own = {record.labels["defense"]: sweep, **record.shared_by}
-            found.shared_by[record.id] = found.shared_by.get(record.id, {}) | own
+            evidence.shared_by[record.id] = evidence.shared_by.get(record.id, {}) | own
         else:
-            found.records.append(record)
-            found.places[record.id] = theirs.places[record.id]
-            found.reported[record.id] = entry.origin
+            evidence.records.append(record)
+            evidence.places[record.id] = theirs.places[record.id]
+            evidence.reported[record.id] = entry.origin
 
 
 def _order(record: Record) -> tuple[object, ...]:
-    """Tasks and measures by name; without attack before with one, FedAvg before others; then by name."""
+    """Return the sort key of a record: task and measure by name, no attack first, FedAvg first, then by name."""
     labels, chosen = record.labels, record.configuration
     attack = chosen.get("attack", {}).get("name", "")
     return (
@@ -157,30 +157,30 @@ def _order(record: Record) -> tuple[object, ...]:
     )
 
 
-def _take(found: Evidence, folder: Path, *, digest_required: bool = False) -> None:
-    for place, record in _readings(found, folder, digest_required=digest_required):
-        if record.id in found.places:
-            found.problems.append(f"{place.name} is the record of a cell that is there already; it is left out")
+def _take(evidence: Evidence, folder: Path, *, digest_required: bool = False) -> None:
+    for place, record in _readings(evidence, folder, digest_required=digest_required):
+        if record.id in evidence.places:
+            evidence.problems.append(f"{place.name} is the record of a cell that is there already; it is left out")
             continue
         try:
             read_arrays(place.arrays, record)
         except RecordError as error:
-            found.problems.append(f"{error}; its record is left out")
+            evidence.problems.append(f"{error}; its record is left out")
             continue
-        found.records.append(record)
-        found.places[record.id] = place
+        evidence.records.append(record)
+        evidence.places[record.id] = place
 
 
-def _readings(found: Evidence, folder: Path, *, digest_required: bool) -> Iterator[tuple[Place, Record]]:
+def _readings(evidence: Evidence, folder: Path, *, digest_required: bool) -> Iterator[tuple[Place, Record]]:
     """Return the records of a folder, packed or in a file each; problems with others are added to the evidence."""
     if packed.is_there(folder):
         file = folder / packed.FILE
         try:
             records, problems = packed.read(file)
         except RecordError as error:
-            found.problems.append(f"{error}; no record in it counts")
+            evidence.problems.append(f"{error}; no record in it counts")
             return
-        found.problems += problems
+        evidence.problems += problems
         for name, record in records:
             yield Place(folder, name, packed.arrays_file(file, record)), record
         return
@@ -189,38 +189,38 @@ def _readings(found: Evidence, folder: Path, *, digest_required: bool) -> Iterat
         try:
             record = read(file, digest_required=digest_required)
         except RecordError as error:
-            found.problems.append(f"{error}; it is left out")
+            evidence.problems.append(f"{error}; it is left out")
         else:
             yield Place(folder, str(file), store.arrays_file(record.id)), record
 
 
-def own_files(found: Evidence, board: Path) -> dict[str, bytes]:
+def own_files(evidence: Evidence, board: Path) -> dict[str, bytes]:
     """Return the file of records that were run here, and those of their arrays, by their path in a leaderboard."""
-    return _files(found, [record for record in found.records if record.id not in found.reported], board, "")
+    return _files(evidence, [record for record in evidence.records if record.id not in evidence.reported], board, "")
 
 
-def _files(found: Evidence, records: list[Record], board: Path, into: str) -> dict[str, bytes]:
+def _files(evidence: Evidence, records: list[Record], board: Path, into: str) -> dict[str, bytes]:
     """Return the file of records, in their order, and those of their arrays, by path in a leaderboard."""
     made = {
-        f"{into}{packed.ARRAYS}/{record.id}.npz": read_bytes(found.places[record.id].arrays, arrays.LARGEST)
+        f"{into}{packed.ARRAYS}/{record.id}.npz": read_bytes(evidence.places[record.id].arrays, arrays.LARGEST)
         for record in records
         if record.arrays
     }
     return made | {f"{into}{packed.FILE}": packed.write(records, board / into / packed.FILE)}
 
 
-def moved(found: Evidence, board: Path) -> Evidence:
-    """The records of `found` that were run here, beside the entries from outside of another leaderboard."""
-    own = [record for record in found.records if record.id not in found.reported]
-    places = {record.id: found.places[record.id] for record in own}
-    joined = Evidence(board, own, found.problems, {}, places)
+def moved(evidence: Evidence, board: Path) -> Evidence:
+    """Return the records that were run here together with the entries from outside of another leaderboard."""
+    own = [record for record in evidence.records if record.id not in evidence.reported]
+    places = {record.id: evidence.places[record.id] for record in own}
+    joined = Evidence(board, own, evidence.problems, {}, places)
     _take_entries(joined, board)
     joined.records.sort(key=_order)
     return joined
 
 
 def read_entry(folder: Path) -> Entry:
-    """What an entry says of itself."""
+    """Return the description of an entry from outside."""
     file = folder / ENTRY
     content = read_json(file, LARGEST_ENTRY)
     try:
@@ -230,9 +230,9 @@ def read_entry(folder: Path) -> Entry:
 
 
 def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
-    """Take an entry from outside into a leaderboard's evidence: all of it, or nothing. No code of it runs.
+    """Add an entry from outside to a leaderboard's evidence, all of it or nothing, without running its code.
 
-    Returns the evidence with the entry, and the files by which the entry will stand in the leaderboard.
+    Return the evidence with the entry, and the entry's files in the leaderboard.
     """
     entry = read_entry(source)
     if entry.verified:
@@ -253,7 +253,7 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
     if os.path.lexists(ours.folder / into / ENTRY):
         raise RecordError(f"the entry is not taken: {ours.folder / into} is there already")
     files = _files(theirs, sorted(theirs.records, key=_order), ours.folder, into)
-    # Last, so that a folder without it is of a command that was killed, and no entry yet.
+    # Written last: a folder without it was left by a command that was killed, and is no entry.
     files[f"{into}{ENTRY}"] = read_bytes(source / ENTRY, LARGEST_ENTRY)
     joined = replace(
         ours,
@@ -268,7 +268,7 @@ def accept(source: Path, ours: Evidence) -> tuple[Evidence, dict[str, bytes]]:
 
 
 def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
-    """Why a record from outside cannot stand beside ours: it may add a defense, and change nothing else."""
+    """Return the reason to refuse a record from outside, which may add a defense and change nothing else, or ""."""
     known = record.id in {own.id for own in ours}
     whole = set(record.configuration["defense"]) == set(CHAIN)
     if known and whole:
@@ -295,7 +295,7 @@ def _misfit(record: Record, entry: Entry, ours: list[Record]) -> str:
         return "is a cell that no defense of ours has: task, attack, measure and seed must be of this leaderboard"
     done = [own for own in alike if own.status == "done"]
     if record.status == "done" and done and record.facts.get("targeted") != done[0].facts.get("targeted"):
-        return "says otherwise of its attack's aim than our records do"
+        return "declares another aim of its attack than our records do"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Replacing several files of a folder at once: all of them, or none."""
+"""Replacement of several files of a folder at once: all of them, or none."""
 
 import fcntl
 import os
@@ -12,13 +12,13 @@ from pathlib import Path
 from fflbench.errors import RecordError
 
 STAGE = ".fflbench-stage"
-"""The folder in which files wait until all are written; one that a killed command left is swept up."""
+"""Folder of staged files until all are written; one that a killed command left is removed."""
 KEPT = ".fflbench-kept-"
-"""How a folder begins that holds originals which could not be put back; it is never removed."""
+"""Prefix of a folder of originals that could not be restored; it is never removed."""
 
 
 class _NotPutBackError(RecordError):
-    """Some originals are only where they were kept."""
+    """Some originals could not be restored to their place."""
 
 
 def refuse_links(*places: Path) -> None:
@@ -34,11 +34,11 @@ def refuse_links(*places: Path) -> None:
 
 
 def replace_files(root: Path, files: Mapping[str, bytes], removed: Iterable[str] = ()) -> None:
-    """Write files under a folder and remove others; whatever goes wrong, the folder is as it was before.
+    """Write files under a folder and remove others; after any error the folder is as it was before.
 
-    Everything is written beside its place first, so that a full disk changes nothing; then it is renamed in the order
-    of `files`, a folder that is new as a whole, and what is replaced is kept until the last is in place. Symbolic
-    links, and anything but files where files belong, are refused. Raises `RecordError` or `OSError`.
+    All files are staged first, so that a full disk changes nothing, and then renamed in the order of `files` (a new
+    folder as a whole); originals are kept until the last is in place. Symbolic links, and anything but files where
+    files belong, are refused. Raises `RecordError` or `OSError`.
     """
     gone = [name for name in removed if name not in files]
     refuse_strange(root, (*files, *gone))
@@ -59,7 +59,7 @@ def replace_files(root: Path, files: Mapping[str, bytes], removed: Iterable[str]
 
 
 def _unit(root: Path, name: str) -> str:
-    """Return what is renamed to put a file in its place: the outermost folder that is not there yet, or itself."""
+    """Return what is renamed to put a file in place: the outermost folder that does not exist yet, or itself."""
     above = [str(folder) for folder in reversed(Path(name).parents[:-1])]
     return next((folder for folder in above if not (root / folder).exists()), name)
 
@@ -94,17 +94,17 @@ def _swap(root: Path, stage: Path, gone: list[str], units: list[str]) -> None:
 
 
 def _keep(place: Path, kept: Path) -> None:
-    """Have a file under a second name, so that it is never without the first."""
+    """Link a file to a second name, so that the first always exists."""
     try:
         os.link(place, kept)
     except OSError:
-        # Some file systems have no second names.
+        # Some file systems have no hard links.
         shutil.copy2(place, kept)
 
 
 @contextmanager
 def alone(root: Path, *, wait: bool = False) -> Iterator[None]:
-    """Be the only command that writes to a folder; if another does, wait for it or raise a `RecordError`."""
+    """Lock a folder for writing; if another command holds it, wait for it or raise a `RecordError`."""
     handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
@@ -121,7 +121,7 @@ def alone(root: Path, *, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _staging(root: Path) -> Iterator[Path]:
-    """Make a folder for files that are not yet in their place."""
+    """Make a folder for staged files, and remove it at the end."""
     stage = root / STAGE
     if stage.is_symlink() or (stage.exists() and not stage.is_dir()):
         raise RecordError(f"{stage} stands where files wait to be renamed, and is no folder: move it away")
@@ -130,7 +130,7 @@ def _staging(root: Path) -> Iterator[Path]:
     try:
         yield stage
     except _NotPutBackError as error:
-        # Under another name, or the next command would take it for what a killed one left.
+        # Renamed, since the next command removes what a killed one left under the old name.
         kept = stage
         with suppress(OSError):
             kept = stage.replace(tempfile.mkdtemp(prefix=KEPT, dir=root))
@@ -164,7 +164,7 @@ def _refuse_strange(root: Path, name: str) -> None:
 
 
 def holds(file: Path, content: bytes) -> bool:
-    """Whether a file is there with this content."""
+    """Return whether a file exists with this content."""
     try:
         return file.stat().st_size == len(content) and file.read_bytes() == content
     except FileNotFoundError:
@@ -180,7 +180,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _make(folder: Path) -> list[Path]:
-    """Make a folder and those above it; returns which were made."""
+    """Make a folder and its missing parents, and return the new ones."""
     missing = []
     while not folder.exists():
         missing.append(folder)

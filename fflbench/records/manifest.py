@@ -1,4 +1,4 @@
-"""With what a result was made: versions, commit, processor, threads."""
+"""Manifest of a result: versions, commit, processor, threads."""
 
 import functools
 import importlib.metadata
@@ -13,19 +13,19 @@ from fflbench.records.parts import parts_of
 from fflbench.registry import Kind
 
 RESULTS_VERSION = 2
-"""Of the core: a change to it that alters results raises it."""
+"""Results version of the core, raised by every change to it that alters results."""
 
 LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 
 def results_versions(configuration: Mapping[str, Any]) -> dict[str, int | str]:
-    """The versions that decide whether an old record still stands, with the source digests of outside plugins."""
+    """Return the versions by which an old record stays valid, with the source digests of outside plugins."""
     parts = parts_of(configuration)
     return {"core": RESULTS_VERSION, **{part.key: registry.get(part.kind, part.name).results_version for part in parts}}
 
 
 def manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything that could explain why another machine finds something else."""
+    """Return all that could explain different results on another machine."""
     measure = registry.get(Kind.MEASURE, configuration["measure"]["name"])
     return {
         "results": results_versions(configuration),
@@ -43,7 +43,7 @@ def manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[st
 
 @functools.cache
 def commit() -> str:
-    """The commit of the checkout this runs from, with a plus sign if it was changed; empty elsewhere."""
+    """Return the commit of the source checkout, with a plus sign if it was changed; empty outside a checkout."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return ""
@@ -58,7 +58,7 @@ def commit() -> str:
 
 @functools.cache
 def processor() -> str:
-    """What the processor calls itself."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Records of a leaderboard in one file: a line of JSON each, compressed, with their arrays in a folder beside it.
+"""Records of a leaderboard in one compressed file, one line of JSON per record, with arrays in a folder beside it.
 
-Anyone may have written such a file: reading it is bounded, every line must hold the digest of its record, and a damaged
-line costs no other one.
+Anyone may have written such a file: its size is bounded, every line must hold the digest of its record, and a damaged
+line does not affect the others.
 """
 
 import io
@@ -18,10 +18,10 @@ from fflbench.records.record import Record
 
 FILE, ARRAYS, ENTRIES = "records.jsonl.xz", "arrays", "entries"
 LARGEST, LARGEST_TEXT, MOST = 2**26, 2**28, 2**16
-"""Bytes of a file, bytes that it may unpack to, and lines in it."""
+"""Most bytes of a file, bytes that it may unpack to, and lines in it."""
 PRESET, CHECK = 6, lzma.CHECK_CRC64
 MEMORY = 2**27
-"""Bytes that unpacking may take; files of the highest preset need half of it."""
+"""Most bytes of memory for unpacking; files of the highest preset need half of it."""
 STEP = 2**16
 """Bytes that are unpacked at a time."""
 ID = re.compile(r"[0-9a-f]{1,16}")
@@ -30,8 +30,8 @@ ID = re.compile(r"[0-9a-f]{1,16}")
 def write(records: Iterable[Record], there: Path) -> bytes:
     """Return the content of a file of records, in their order.
 
-    Where a file is `there` that unpacks to the same, its bytes are returned: another version of the library may pack
-    otherwise.
+    If the file `there` unpacks to the same text, its bytes are returned, since another version of the library may
+    compress differently.
     """
     lines = [record.json_text(indent=None).encode() for record in records]
     text = b"".join(lines)
@@ -42,13 +42,13 @@ def write(records: Iterable[Record], there: Path) -> bytes:
         if _unpack(there, content) == (text, ""):
             return content
     except RecordError:
-        # Nothing that could be kept; whatever it is, it is replaced or refused when files are written.
+        # Not a usable file: it is replaced, or refused when files are written.
         pass
     return lzma.compress(text, lzma.FORMAT_XZ, CHECK, PRESET)
 
 
 def read(file: Path) -> tuple[list[tuple[str, Record]], list[str]]:
-    """Return the records of a file, each with the line it stands in, and what is wrong with the others.
+    """Return the records of a file, each with its line, and the problems of the others.
 
     A file that is too large, packed or unpacked, is refused with a `RecordError`.
     """
@@ -62,22 +62,22 @@ def read(file: Path) -> tuple[list[tuple[str, Record]], list[str]]:
             records.append((place, Record.parse(line, digest_required=True)))
         except ValueError as error:
             if damage and not line.endswith(b"\n"):
-                # The line in which the damage is.
+                # The damage is in this line.
                 break
             problems.append(f"{place} is {error}; it is left out")
         lost = number + 1
     if damage:
-        problems.append(f"{file} is damaged from line {lost} on ({damage}); what stands there is left out")
+        problems.append(f"{file} is damaged from line {lost} on ({damage}); the rest is left out")
     return records, problems
 
 
 def arrays_file(file: Path, record: Record) -> Path:
-    """Where the arrays of a record in a packed file stand, if it has any."""
+    """Return the file of arrays of a record in a packed file, which exists if the record has any."""
     return file.parent / ARRAYS / f"{record.id}.npz"
 
 
 def is_there(folder: Path) -> bool:
-    """Whether a folder has its records in one file, as leaderboards and their entries do."""
+    """Return whether a folder has its records in one file, as leaderboards and their entries do."""
     return os.path.lexists(folder / FILE)
 
 
@@ -87,13 +87,13 @@ def files(board: Path) -> list[Path]:
 
 
 def names_one(place: Path) -> bool:
-    """Whether a path is BOARD/ID: the id of a record in a leaderboard, or its first letters."""
+    """Return whether a path is BOARD/ID: the id of a record in a leaderboard, or its first letters."""
     return bool(ID.fullmatch(place.name)) and os.path.isfile(place.parent / FILE)  # noqa: PTH113 (too long is none)
 
 
 def read_one(place: Path) -> Record:
     """Return the record that a path BOARD/ID names."""
-    found, problems = [], []
+    matching, problems = [], []
     for file in files(place.parent):
         try:
             records, damaged = read(file)
@@ -101,12 +101,12 @@ def read_one(place: Path) -> Record:
             problems.append(str(error))
             continue
         problems += damaged
-        found += [record for _, record in records if record.id.startswith(place.name)]
-    if len(found) != 1:
-        what = f"{len(found)} records" if found else "no record"
-        told = f" ({problems[0]})" if problems else ""
-        raise RecordError(f'{what} in {place.parent} with an id that begins with "{place.name}"{told}')
-    return found[0]
+        matching += [record for _, record in records if record.id.startswith(place.name)]
+    if len(matching) != 1:
+        what = f"{len(matching)} records" if matching else "no record"
+        reason = f" ({problems[0]})" if problems else ""
+        raise RecordError(f'{what} in {place.parent} with an id that begins with "{place.name}"{reason}')
+    return matching[0]
 
 
 def _limits() -> str:
@@ -114,16 +114,16 @@ def _limits() -> str:
 
 
 def _unpack(file: Path, content: bytes) -> tuple[bytes, str]:
-    """Return what a file unpacks to, as far as that can be told, and what is wrong with the rest of it."""
+    """Return what a file unpacks to, as far as it is intact, and the problem with the rest of it."""
     text, damage, failed = _decode(file, content)
     if failed:
-        # What the failing call had unpacked went with it: as far again, and from there on byte by byte.
+        # The failing call lost what it had unpacked: repeat up to there, then go on byte by byte.
         text, damage, _ = _decode(file, content, sound=len(text))
     return text, damage
 
 
 def _decode(file: Path, content: bytes, sound: int | None = None) -> tuple[bytes, str, bool]:
-    """Return what comes out (`sound` bytes are known to), what is wrong with the rest, and whether a call failed."""
+    """Return the text (`sound` bytes of it are known to unpack), the problem of the rest, and whether a call failed."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY)
     text = bytearray()
     lines = 0

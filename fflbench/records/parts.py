@@ -14,10 +14,10 @@ CHAIN = {"transport": Kind.TRANSPORT, "preaggregations": Kind.PREAGGREGATION, "r
 
 
 class Part(NamedTuple):
-    """One registered thing with its parameters."""
+    """Registered plugin with its parameters."""
 
     key: str
-    """By which a manifest names its results version."""
+    """Key of its results version in a manifest."""
     kind: Kind
     name: str
     parameters: Mapping[str, Any]
@@ -35,7 +35,7 @@ def parts_of(configuration: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def _observation(measure: Mapping[str, Any]) -> str:
-    """Return the registered observation that a measure was told to attack, if any."""
+    """Return the registered observation that a measure attacks by its parameters, or ""."""
     entry = registry.find(Kind.MEASURE, measure["name"])
     name = measure["parameters"].get(entry.target.observed) if entry else None
     return name if isinstance(name, str) and registry.find(Kind.OBSERVATION, name) else ""
@@ -69,17 +69,17 @@ def values_of(chosen: Mapping[str, Any], parameter: str) -> list[Any]:
     """Return the values of a parameter in all parts that have it; as `clipping.bound`, in one part of a defense."""
     if "parameters" in chosen:
         return [chosen["parameters"][parameter]] if parameter in chosen["parameters"] else []
-    found = [(part, parameter.removeprefix(f"{part.name}.")) for part in chained(chosen)]
-    return [part.parameters[name] for part, name in found if name in part.parameters]
+    named = [(part, parameter.removeprefix(f"{part.name}.")) for part in chained(chosen)]
+    return [part.parameters[name] for part, name in named if name in part.parameters]
 
 
 def is_part(value: object) -> bool:
-    """Whether a value is a name with parameters."""
+    """Return whether a value is a name with parameters."""
     return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("parameters"), dict)
 
 
 def is_defense(value: object) -> bool:
-    """Whether a value is the configuration of a chain, or of some parts of one."""
+    """Return whether a value is the configuration of a chain, or of some parts of one."""
     if not isinstance(value, dict) or not value or not set(value) <= set(CHAIN):
         return False
     steps = value.get("preaggregations", [])

@@ -1,4 +1,4 @@
-"""What a result is: one JSON file a cell, with all that is needed to trust it and to run it again."""
+"""Record of a cell: one JSON file with all that is needed to verify its result and to run it again."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ from fflbench.records.arrays import digest, unpack
 from fflbench.records.parts import defense_name, is_defense, is_part
 
 LARGEST = 2**26
-"""Bytes that a record may have."""
+"""Most bytes of a record."""
 DIGEST = "digest"
-"""Key of a record's file: a record that was altered or damaged since it was written is refused."""
+"""Key of a record's digest, by which a record that was altered or damaged is refused."""
 
 
 def identify(configuration: Mapping[str, Any]) -> str:
-    """A cell's id: a hash of its whole configuration, parameters included; a `ValueError` if no record can hold it."""
+    """Return a cell's id, a hash of its whole configuration; raise a `ValueError` if no record can hold that."""
     canonical = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
     parse_json(canonical)
     return hashlib.sha256(canonical).hexdigest()[:16]
@@ -34,7 +34,7 @@ def _content_digest(content: Mapping[str, Any]) -> str:
 
 
 class Record(BaseModel):
-    """One finished or failed cell."""
+    """Record of one finished or failed cell."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,14 +42,12 @@ class Record(BaseModel):
     id: str = Field(pattern=r"^[0-9a-f]{16}$")
     suite: str
     title: str = ""
-    """Of the suite, as its file had it."""
+    """Title of the suite in its file."""
     labels: dict[str, str]
     sweep: dict[str, dict[str, Any]] = {}
-    """By kind (task, attack, ...), the parameter that its suite sweeps over: its name, its value here and the label
-    that all values share."""
+    """Swept parameter by kind (task, attack, ...): its name, its value here and the label that all values share."""
     shared_by: dict[str, dict[str, Any]] = {}
-    """Labels of other defenses that have this result too, since they agree in all that the measure depends on; with
-    the sweep of each, if any."""
+    """Labels of other defenses with the same result, as far as the measure depends on them, with their sweeps."""
     configuration: dict[str, Any]
     status: Literal["done", "failed"]
     error: str = ""
@@ -58,7 +56,7 @@ class Record(BaseModel):
     history: list[dict[str, Any]] = []
     seconds: dict[str, float] = {}
     arrays: str = Field("", pattern=r"^([0-9a-f]{64})?$")
-    """The digest of the file of arrays beside it, if there is one."""
+    """Digest of its file of arrays, if there is one."""
     manifest: dict[str, Any]
     _packed: bytes = PrivateAttr(b"")
 
@@ -96,21 +94,21 @@ class Record(BaseModel):
 
     @property
     def packed(self) -> bytes:
-        """The content of that file, on its way there; nothing in a record that was read."""
+        """Content of its file of arrays before it is written; empty in a record that was read."""
         return self._packed
 
     @classmethod
     def parse(cls, content: bytes, *, digest_required: bool = False) -> Self:
-        """Return the record that a file holds; a `ValueError` says what the file is instead."""
+        """Return the record in a file's content, or raise a `ValueError` with the problem."""
         try:
             value = parse_json(content)
         except ValueError as error:
             raise ValueError(f"damaged: {error}") from error
-        # Of everything else in the file; records of other tools may do without, but not in a leaderboard.
-        found = value.pop(DIGEST, None) if isinstance(value, dict) else None
-        if found not in (None, _content_digest(value)):
+        # Of everything else in the file. Other tools may omit it, but not for a leaderboard.
+        stored = value.pop(DIGEST, None) if isinstance(value, dict) else None
+        if stored not in (None, _content_digest(value)):
             raise ValueError("damaged: it is not what its digest says")
-        if found is None and digest_required:
+        if stored is None and digest_required:
             raise ValueError(f'no record that can be trusted: it has no "{DIGEST}"')
         try:
             record = cls.model_validate(value, strict=True)
@@ -120,7 +118,7 @@ class Record(BaseModel):
         return record
 
     def carrying(self, packed: bytes) -> Self:
-        """The same record with the content of its file of arrays."""
+        """Return the same record with the content of its file of arrays."""
         if packed:
             validation.check_arrays(self, unpack(packed))
         record = self.model_copy(update={"arrays": digest(packed)})
@@ -129,14 +127,14 @@ class Record(BaseModel):
 
     @property
     def reason(self) -> str:
-        """Why it failed, in a line."""
+        """Reason of its failure, in one line."""
         return (self.error.splitlines() or ["for no reason given"])[-1]
 
     def __str__(self) -> str:
         return f"{' · '.join(self.labels.values())} · seed {self.configuration['seed']}"
 
     def command(self, file: Path, *options: str) -> str:
-        """What runs its cell again, alone, from its file."""
+        """Return the command that runs its cell alone, from its file."""
         plugins = self.manifest.get("plugins")
         named = [part for name in plugins for part in ("--plugin", str(name))] if isinstance(plugins, list) else []
         device = self.manifest.get("device")
@@ -144,7 +142,7 @@ class Record(BaseModel):
         return shlex.join(["fflbench", "run", str(file), *options, *where, *named])
 
     def json_text(self, indent: int | None = 1) -> str:
-        """The content of its file, or without indent one line; a `RecordError` where that could not be read again."""
+        """Return the content of its file (one line without indent), or raise a `RecordError` if it is unreadable."""
         content = json.loads(json.dumps(self.model_dump(), allow_nan=False))
         separators = (",", ":") if indent is None else None
         text = json.dumps({**content, DIGEST: _content_digest(content)}, indent=indent, separators=separators) + "\n"
@@ -157,15 +155,15 @@ class Record(BaseModel):
         return text
 
     def result(self) -> dict[str, Any]:
-        """Content that the configuration decides to the bit, unless it measures time: no timings, manifest or title."""
+        """Return the content that repeats to the bit, unless it measures time: no timings, manifest or title."""
         return self.model_dump(exclude={"seconds", "manifest", "title"})
 
 
 class Records(list[Record]):
-    """Records, and the same as a pandas frame where pandas is installed."""
+    """List of records, with a pandas frame where pandas is installed."""
 
     def frame(self) -> Any:
-        """A row a record: its suite, labels, seed, status and metrics."""
+        """Return a data frame, one row per record: its suite, labels, seed, status and metrics."""
         try:
             import pandas as pd  # type: ignore[import-untyped, unused-ignore]
         except ImportError as error:

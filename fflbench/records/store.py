@@ -1,4 +1,4 @@
-"""Where records are kept: DIR/<suite>/<cell id>.json, written whole or not at all."""
+"""Store of records: DIR/<suite>/<cell id>.json, written atomically."""
 
 import fcntl
 import os
@@ -18,17 +18,17 @@ from fflbench.records.record import LARGEST, Record, Records
 
 
 class Store:
-    """The records of one suite in one folder."""
+    """Records of one suite in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # The kernel's: it goes with the process that holds it, however that ends. Whoever only looks whether it is
-        # held holds it for an instant, so it is worth a second try.
+        # A lock of the kernel ends with its process, however that ends. `in_use` holds it for an instant, so a second
+        # attempt is worthwhile.
         self.lock = FileLock(folder / ".lock", timeout=1, poll_interval=0.1)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Have the folder to oneself, and sweep up what a killed run left half written."""
+        """Lock the folder for this process, and remove partial files of a killed run."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self.lock:
@@ -48,11 +48,11 @@ class Store:
 
     @property
     def in_use(self) -> bool:
-        """Whether a run is writing there now."""
+        """Whether a run is writing to the folder now."""
         if not Path(self.lock.lock_file).exists():
             return False
         try:
-            # A named pipe in its place would keep us waiting for a writer.
+            # Opening a named pipe would otherwise wait for a writer.
             handle = os.open(self.lock.lock_file, os.O_RDONLY | os.O_NONBLOCK)
             with os.fdopen(handle, "rb"):
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -60,23 +60,23 @@ class Store:
         except BlockingIOError:
             return True
         except OSError as error:
-            raise RecordError(f"{self.lock.lock_file} cannot be looked at: {error.strerror}") from error
+            raise RecordError(f"{self.lock.lock_file} cannot be opened: {error.strerror}") from error
 
     def file(self, cell: str) -> Path:
-        """Where a cell's record stands."""
+        """Return the file of a cell's record."""
         return self.folder / f"{cell}.json"
 
     def checkpoint(self, cell: str) -> Path:
-        """Where a cell in progress keeps its state."""
+        """Return the file of a cell's checkpoint."""
         return self.folder / f"{cell}.checkpoint.npz"
 
     def read(self, cell: str) -> Record | None:
-        """A cell's record; a damaged one is told and counts as none."""
+        """Return a cell's record, or None; a damaged one is reported by a warning."""
         file = self.file(cell)
         if not os.path.lexists(file):
             return None
         if file.is_dir():
-            # Nothing could be written in its place.
+            # A record could not replace it.
             raise RecordError(f"{file} is a folder where a record belongs: move it away")
         try:
             return read(file)
@@ -85,17 +85,17 @@ class Store:
             return None
 
     def arrays_file(self, cell: str) -> Path:
-        """Where the arrays of a cell's record stand, if it has any."""
+        """Return the file of arrays of a cell's record, which exists if the record has any."""
         return self.folder / f"{cell}.npz"
 
     def arrays(self, record: Record) -> Arrays:
-        """The arrays of a record, as they were when it was written; nothing where it has none."""
+        """Return the arrays of a record, checked by its digest; empty if it has none."""
         return read_arrays(self.arrays_file(record.id), record)
 
     def write(self, record: Record) -> None:
-        """Keep a record: once this returns, no crash can take it away."""
+        """Write a record so that it survives a crash once this returns."""
         if record.packed:
-            # First, so that no record ever speaks of arrays that are not there.
+            # First, so that no record names arrays that are missing.
             write_whole(self.arrays_file(record.id), record.packed)
         write_whole(self.file(record.id), record.json_text().encode())
         if not record.arrays:
@@ -103,18 +103,18 @@ class Store:
 
 
 def read_arrays(file: Path, record: Record) -> Arrays:
-    """Return the arrays of a record from their file, as they were when it was written; nothing where it has none."""
+    """Return the arrays of a record from their file, checked by its digest; empty if it has none."""
     if not record.arrays:
         return {}
     content = read_bytes(file, arrays.LARGEST)
     if digest(content) != record.arrays:
         raise RecordError(f"{file} is not what its record was written with")
     try:
-        found = unpack(content)
-        validation.check_arrays(record, found)
+        unpacked = unpack(content)
+        validation.check_arrays(record, unpacked)
     except ValueError as error:
         raise RecordError(f"{file} is damaged: {error}") from error
-    return found
+    return unpacked
 
 
 def read(place: Path, *, digest_required: bool = False) -> Record:
@@ -131,7 +131,7 @@ def read(place: Path, *, digest_required: bool = False) -> Record:
 
 
 def load(folder: str | Path) -> Records:
-    """All records under a folder; damaged ones are told and left out."""
+    """Return all records under a folder; damaged ones are reported by a warning and left out."""
     root = Path(folder)
     if not os.path.isdir(root):  # noqa: PTH112 (a name too long for a folder is none)
         raise RecordError(f"there is no folder {root}")
@@ -160,24 +160,24 @@ def _packed(file: Path) -> list[Record]:
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """Return the files under a folder that hold records: one a leaderboard or entry, elsewhere one a cell."""
+    """Yield the files under a folder that hold records: one per leaderboard or entry, elsewhere one per cell."""
     boards = {file.parent for file in root.rglob(packed.FILE)}
     for file in sorted([*root.rglob("*.json"), *(board / packed.FILE for board in boards)]):
         if any(part.startswith(".") for part in file.relative_to(root).parts):
-            # Of a command that is staging files there, or was killed while it did.
+            # Staged by a command that is running, or was killed.
             continue
         if file.name == packed.FILE or boards.isdisjoint(file.parents):
             yield file
 
 
 def places(root: Path) -> Iterator[Path]:
-    """Return the paths of records under a folder: their files, or BOARD/ID."""
+    """Yield the paths of records under a folder: their files, or BOARD/ID."""
     for file in sources(root):
         yield from (file.with_name(record.id) for record in _packed(file)) if file.name == packed.FILE else [file]
 
 
 def write_whole(file: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Write a file so that it is either as before or complete; if it is to last, power cuts included."""
+    """Write a file atomically; if `lasting`, so that it also survives a power cut."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=file.parent)
     fresh = Path(name)

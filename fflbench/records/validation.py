@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from fflbench.records.record import Record
 
 LONGEST = 200
-"""Letters of a label."""
+"""Most characters of a label."""
 LONGEST_FILE = 255
-"""Letters of a file's name, after which a suite is called."""
+"""Most characters of a file's name, which names its suite."""
 LONGEST_TITLE = 300
-"""Letters of a suite's title."""
+"""Most characters of a suite's title."""
 MOST = 10**12
-"""The highest count."""
+"""Highest count."""
 
 Number = Annotated[float, Ge(-LARGEST), Le(LARGEST)]
 Positive = Annotated[float, Gt(0), Le(LARGEST)]
@@ -71,7 +71,7 @@ class _FailedFacts(Content):
 
 
 class _Failed(_Finished):
-    """A failed cell has found nothing that could enter a table."""
+    """Failed cell, without any result that could enter a table."""
 
     facts: _FailedFacts  # type: ignore[assignment]
     metrics: dict[str, Any] = Field(max_length=0)
@@ -117,7 +117,7 @@ def check(record: "Record") -> None:
     except (ValueError, FflbenchError) as error:
         raise ValueError(f"no record of {name[:LONGEST]}: {error}") from error
     except Exception as error:
-        # The declaration of an outside measure is somebody's code.
+        # The declaration of an outside measure may raise anything.
         raise ValueError(f"no record of {name[:LONGEST]}: {in_a_line(error)}") from error
 
 
@@ -143,8 +143,8 @@ def check_arrays(record: "Record", arrays: Arrays) -> None:
 
 def _check_sweeps(record: "Record") -> None:
     of_others = [("defense", sweep) for sweep in record.shared_by.values() if sweep]
-    for kind, told in (*record.sweep.items(), *of_others):
-        sweep = _Sweep.model_validate(told)
+    for kind, content in (*record.sweep.items(), *of_others):
+        sweep = _Sweep.model_validate(content)
         check_label(sweep.label)
         values = values_of(record.configuration[kind], sweep.parameter) if kind in set(record.labels) else ()
         if isinstance(sweep.value, bool) or sweep.value not in values:
@@ -152,7 +152,7 @@ def _check_sweeps(record: "Record") -> None:
 
 
 def _check_declared(record: "Record", entry: Entry) -> None:
-    """Hold a record to the declaration of its measure."""
+    """Refuse a record that differs from the declaration of its measure, with a `ValueError`."""
     declared = entry.target
     _parameters(record, entry)
     attacks, expected = set(record.configuration) - PARTS - {DEVIATION}, {declared.attacked} - {None}
@@ -184,19 +184,19 @@ def _validate(model: type[Content], content: Any, place: str) -> None:
 
 def _parameters(record: "Record", entry: Entry) -> dict[str, Any]:
     """Return the parameters of a record's measure, or raise an error where one is missing or impossible."""
-    told = record.configuration["measure"]["parameters"]
+    given = record.configuration["measure"]["parameters"]
     known = [parameter.name for parameter in entry.parameters]
     for name in known:
-        value = told.get(name)
-        if name not in told:
+        value = given.get(name)
+        if name not in given:
             raise ValueError(f"{entry} needs a value for {name}")
         if isinstance(value, int | float) and abs(value) > (MOST if isinstance(value, int) else LARGEST):
             raise ValueError(f"{name} is larger than any that a cell can have")
-    return entry.check({name: told[name] for name in known})
+    return entry.check({name: given[name] for name in known})
 
 
 def first_problem(error: ValidationError) -> str:
-    """Where pydantic found the first thing wrong, and what it is, in a line."""
+    """Return the first problem of a validation in one line: its place and pydantic's message."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))[:LONGEST]
     message = str(first["msg"]).removeprefix("Value error, ")

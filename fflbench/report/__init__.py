@@ -1,1 +1,1 @@
-"""Reports: tables and pictures from records. Nothing here runs a cell."""
+"""Reports: tables and figures from records. Nothing here runs a cell."""

@@ -19,17 +19,17 @@ STALE = "stale: some of its records were made by older code than this"
 
 
 def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | None = None) -> Board:
-    """Return everything; `reported` names records that nobody here has run again, with their origin."""
+    """Return all tables and warnings; `reported` gives the origin of records that were not reproduced here."""
     title, description = _about(suite, records)
-    found = groups(records)
-    tables = [*joined.tables(found)]
+    every = groups(records)
+    tables = [*joined.tables(every)]
     measured = by_measure(records)
     for name, of_measure in measured.items():
         tables += measure_of(of_measure).tables(of_measure)
-        tables += pivot.tables([group for group in found if group.records[0].measure == name])
+        tables += pivot.tables([group for group in every if group.records[0].measure == name])
     taken: list[str] = []
     for place, table in enumerate(tables):
-        # Two names may come down to one.
+        # Two titles may have the same slug.
         taken.append(distinct(table.name, taken))
         tables[place] = table.model_copy(update={"name": taken[-1]})
     cautions = _cautions(records, reported or {})
@@ -43,23 +43,23 @@ def board(suite: str, records: Sequence[Record], reported: Mapping[str, str] | N
 
 
 def within(records: Iterable[Record], allowed: Iterable[str]) -> list[Record]:
-    """Return records of attackers who need to know nothing but what is allowed: a threat model."""
+    """Return the records of a threat model: attackers who need no knowledge beyond what is allowed."""
     known = set(allowed)
     return [record for record in records if set(_knowledge(record)) <= known]
 
 
 def _knowledge(record: Record) -> Iterable[str]:
-    """Return what an attacker must know: by the record itself, else by the plugin."""
+    """Return the knowledge that an attacker needs: by the record itself, else by the plugin."""
     if "knows" in record.facts:
-        found: list[str] = record.facts["knows"]
-        return found
+        knows: list[str] = record.facts["knows"]
+        return knows
     kind = attack_kind(record)
     entry = registry.find(Kind(kind), record.configuration[kind]["name"]) if kind else None
     return entry.knows if entry else ()
 
 
 def _about(suite: str, records: Iterable[Record]) -> tuple[str, str]:
-    """Return the suite's title as its records have it, else as it is registered; its summary if that is the same."""
+    """Return the suite's title as in its records, else as registered; and its summary if the titles agree."""
     own = Counter(printable(record.title) for record in records if record.title).most_common(1)
     try:
         entry = registry.get(Kind.SUITE, suite)
@@ -69,7 +69,7 @@ def _about(suite: str, records: Iterable[Record]) -> tuple[str, str]:
 
 
 def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[str, tuple[set[str], list[str]]]:
-    """Return by record its defenses and what must be said of it: that it came from outside, or of older code."""
+    """Return each record's defenses and cautions: that it comes from outside, or from older code."""
     versions = _versions()
     return {
         record.id: (
@@ -80,13 +80,13 @@ def _cautions(records: Sequence[Record], reported: Mapping[str, str]) -> dict[st
     }
 
 
-def _with_cautions(table: Table, found: Mapping[str, tuple[set[str], Sequence[str]]]) -> Table:
+def _with_cautions(table: Table, cautions_of: Mapping[str, tuple[set[str], Sequence[str]]]) -> Table:
     rows, defenses = [], {row.defense for row in table.rows}
     for row in table.rows:
         behind = dict.fromkeys(name for cell in row.cells for name in cell.records)
-        # Figures against a baseline have its records behind them too, which are another row's matter.
-        told = [found[name] for name in behind if name in found]
-        own = [cautions for of, cautions in told if row.defense in of or not of & defenses]
+        # A comparison with a baseline includes the baseline's records, whose cautions belong to another row.
+        of_records = [cautions_of[name] for name in behind if name in cautions_of]
+        own = [cautions for of, cautions in of_records if row.defense in of or not of & defenses]
         flags = dict.fromkeys([*row.flags, *(caution for cautions in own for caution in cautions)])
         rows.append(row.model_copy(update={"flags": tuple(flags)}))
     return table.model_copy(update={"rows": tuple(rows)})
@@ -119,21 +119,21 @@ def _flags(records: Sequence[Record], measured: Iterable[Sequence[Record]]) -> I
 
 
 def _mixtures(records: Sequence[Record]) -> Iterable[str]:
-    """Return plugins of which records hold more than one results version, so that figures are not of one code."""
-    found: dict[str, Counter[str]] = {}
+    """Yield a warning for each plugin of which the records hold several results versions."""
+    by_plugin: dict[str, Counter[str]] = {}
     for record in records:
         made = record.manifest.get("results")
         names: dict[Any, str] = {part.key: f'{part.kind} "{part.name}"' for part in parts_of(record.configuration)}
         for key, version in (made if isinstance(made, dict) else {}).items():
-            found.setdefault(names.get(key, str(key)), Counter())[str(version)] += 1
-    for name, versions in found.items():
+            by_plugin.setdefault(names.get(key, str(key)), Counter())[str(version)] += 1
+    for name, versions in by_plugin.items():
         if len(versions) > 1:
             counts = ", ".join(f"{count} of version {version}" for version, count in versions.most_common())
             yield f"records are a mixture of versions of {name}: {counts}; fflbench run makes them anew"
 
 
 def _stale(record: Record, versions: Mapping[tuple[Kind, str], int | str]) -> bool:
-    """Whether the code that decides its result has changed since; plugins that are not here cannot tell."""
+    """Return whether the code behind a record's result has changed since; plugins that are not loaded are ignored."""
     made = record.manifest.get("results")
     if not isinstance(made, dict) or made.get("core") != RESULTS_VERSION:
         return True

@@ -1,4 +1,4 @@
-"""The commands by which a leaderboard was made and can be checked, as its pages show them."""
+"""Commands that create and check a leaderboard, as its pages show them."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from fflbench.texts import slug
 
 @dataclass(frozen=True)
 class Commands:
-    """Return the commands that make a leaderboard, make it again, and check it."""
+    """Commands that create a leaderboard, create it again, and check it."""
 
     run: str
     make: str
@@ -23,7 +23,7 @@ class Commands:
 
 
 def commands(suite: str, records: Iterable[Record], reported: Mapping[str, str]) -> Commands:
-    """Return the commands of a suite, with the plugins that its records were made with."""
+    """Return the commands for a suite, with the plugins that its records need."""
     name = slug(suite)
     shipped = any(entry.name == suite for entry in registry.entries(Kind.SUITE))
     own = [record for record in records if record.id not in reported]
@@ -37,7 +37,7 @@ def commands(suite: str, records: Iterable[Record], reported: Mapping[str, str])
 
 
 def plugin_options(record: Record) -> list[str]:
-    """Return the options that name a record's plugins: modules as they are, files without the folders of a machine."""
-    found = record.manifest.get("plugins") or []
-    names = [re.sub(r"[^\w.-]", "-", PurePath(str(plugin).replace("\\", "/")).name) for plugin in found]
+    """Return the options that name a record's plugins: modules unchanged, files without their folders."""
+    plugins = record.manifest.get("plugins") or []
+    names = [re.sub(r"[^\w.-]", "-", PurePath(str(plugin).replace("\\", "/")).name) for plugin in plugins]
     return [f" --plugin {shlex.quote(name)}" for name in names if name]

@@ -1,4 +1,4 @@
-"""Figures that every measure gets: curves over histories, tables as heatmaps, sweeps, and all measures in one."""
+"""Figures that every measure gets: curves over histories, heatmaps of tables, sweeps, and one of all measures."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WRITTEN = 200
-"""Places of a heatmap up to which each has its number."""
+"""Number of cells up to which a heatmap prints its values."""
 PANELS = 9
-"""Panels that are drawn; the numbers of all stand beside."""
+"""Number of panels that are drawn; the CSV file beside the figure has all values."""
 TICKS = (0.001, 0.01, 0.1, 1.0)
-"""Of logarithmic axes."""
+"""Ticks of logarithmic axes."""
 
 Line = Mapping[float, Estimate]
 """Means over seeds by x."""
 
 
 def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], Arrays]) -> list[Picture]:
-    """Return all figures that records allow."""
-    found: list[Picture] = []
+    """Return all figures that the records allow."""
+    drawn: list[Picture] = []
     with plain_text():
         for table in board.tables:
-            found += _scatter(table) if table.section == OVERALL else []
-            found += [_heatmap(table)] if _is_heatmap(table) else []
+            drawn += _scatter(table) if table.section == OVERALL else []
+            drawn += [_heatmap(table)] if _is_heatmap(table) else []
         every = groups(records)
         heatmaps = {table.name for table in board.tables if _is_heatmap(table)}
         for group in every:
-            found += [] if group.swept else _dots(group, heatmaps)
+            drawn += [] if group.swept else _dots(group, heatmaps)
             for curve in group.measure.curves:
-                found += _curves(group, curve)
+                drawn += _curves(group, curve)
         for sweep in sweeps(every):
-            found += _sweep(sweep)
+            drawn += _sweep(sweep)
         for of_measure in by_measure(records).values():
-            found += measure_of(of_measure).figures(of_measure, arrays)
-    return distinct_names(found)
+            drawn += measure_of(of_measure).figures(of_measure, arrays)
+    return distinct_names(drawn)
 
 
 # Curves
@@ -82,7 +82,7 @@ def _curves(group: Group, curve: Curve) -> Iterable[Picture]:
 
 
 def _lines(group: Group, curve: Curve, attack: str) -> dict[str, Line]:
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     metric = _headline(group)
     for defense in group.rows:
         tried = candidates(group, defense, [attack], group.observations)
@@ -91,8 +91,8 @@ def _lines(group: Group, curve: Curve, attack: str) -> dict[str, Line]:
         for key, name in curve.lines.items():
             line = means(chosen, curve.x, key) if chosen else {}
             if line:
-                found[", ".join(filter(None, (defense, best, name)))] = line
-    return found
+                lines[", ".join(filter(None, (defense, best, name)))] = line
+    return lines
 
 
 def means(runs: Runs, x: str, y: str) -> Line:
@@ -111,7 +111,7 @@ def _headline(group: Group) -> Metric | None:
 
 
 def _by_harm(group: Group) -> list[str]:
-    """Return attacks by the harm they do to the baseline, without attack first."""
+    """Return attacks by the harm they do to the baseline, no attack first."""
     metric = _headline(group)
 
     def harm(attack: str) -> tuple[bool, float]:
@@ -124,7 +124,7 @@ def _by_harm(group: Group) -> list[str]:
 
 
 def _y_title(curve: Curve) -> str:
-    """Return the name of a curve, or of its only line's figures, with their unit."""
+    """Return the name of a curve, or of its only line's values, with their unit."""
     return f"{curve.name}, %" if curve.percent else curve.name if len(curve.lines) > 1 else next(iter(curve.lines))
 
 
@@ -159,7 +159,7 @@ def _logarithmic(axis: Any) -> Any:
 
 
 def draw_record(record: Record, measure_curves: Sequence[Curve]) -> "Figure | None":
-    """Draw the history of one record, one panel below the other; nothing where it has none."""
+    """Draw the history of one record, one panel below the other; None where it has none."""
     runs = Runs.of([record])
     drawn = [
         (curve, lines)
@@ -186,18 +186,18 @@ def draw_record(record: Record, measure_curves: Sequence[Curve]) -> "Figure | No
     return figure
 
 
-# Tables as pictures
+# Tables as figures
 
 
 def _is_heatmap(table: Table) -> bool:
-    """Whether all columns are shares, several of them of one metric."""
+    """Return whether all columns are shares, several of them of one metric."""
     meanings = {column.meaning for column in table.columns}
     several = len(table.columns) > max(2, len(meanings))
     return several and table.section != OVERALL and all(map(_bounded, table.columns))
 
 
 def _heatmap(table: Table) -> Picture:
-    """Draw a table of shares; bright is good."""
+    """Draw a table of shares as a heatmap; bright is good."""
     import numpy as np
 
     columns = table.columns
@@ -208,7 +208,7 @@ def _heatmap(table: Table) -> Picture:
     mesh = axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
     axis.invert_yaxis()
     if values.size > WRITTEN:
-        # So many numbers could not be read: a scale of colours, and the numbers beside.
+        # So many numbers could not be read: a colour scale instead, and the numbers in the CSV file.
         figure.colorbar(mesh, ax=axis, label="bright is good")
     else:
         for (row, column), value in np.ndenumerate(values):
@@ -231,7 +231,7 @@ def _bounded(column: Column) -> bool:
 
 
 def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
-    """Draw headline metrics that no heatmap shows: one panel per metric, one row per defense, a mark per column."""
+    """Draw headline metrics that no heatmap shows: one panel per metric, one row per defense, one mark per column."""
     metrics = [
         metric for metric in group.measure.metrics if metric.headline and pivot_name(group, metric) not in heatmaps
     ]
@@ -273,7 +273,7 @@ def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
 
 
 def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int, *, upright: bool = True) -> Any:
-    """Draw cells at their places with their intervals, joined by a line where figures stand upright."""
+    """Draw cells with their intervals, connected by a line where values are vertical."""
     means = [float(cell.mean or 0) for cell in cells.values()]
     ends = [
         [column.factor * (0.0 if end is None else abs(end - mean)) for end, mean in zip(side, means, strict=True)]
@@ -286,12 +286,12 @@ def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int
 
 
 def _spans_powers(values: Sequence[float]) -> bool:
-    """Whether positive figures differ by so much that only a logarithmic axis shows them all."""
+    """Return whether positive values differ by so much that only a logarithmic axis shows them all."""
     return min(values) > 0 and max(values) > 100 * min(values)
 
 
 def _scatter(table: Table) -> Iterable[Picture]:
-    """Draw robustness against privacy, cost as size, from the first column of each."""
+    """Draw robustness against privacy, with cost as size, from the first column of each."""
     first = {column.section: place for place, column in reversed(list(enumerate(table.columns)))}
     if not {"Robustness", "Privacy"} <= set(first):
         return
@@ -312,7 +312,7 @@ def _scatter(table: Table) -> Iterable[Picture]:
         look = style(place)
         size = 60 + 500 * (price / most if price and most else 0)
         axis.scatter(x, y, s=size, color=look["color"], marker=look["marker"], alpha=0.75)
-        # Where several stand at one place, their names share it.
+        # Defenses at one point share a label.
         spots.setdefault((round(x, leaked.digits - 1), round(y)), []).append(label)
     middle = sum(axis.get_xlim()) / 2
     for spot, labels in spots.items():

@@ -1,4 +1,4 @@
-"""A table on the terminal, as Markdown, CSV, LaTeX and JSON. The same tables give the same bytes."""
+"""Tables as terminal text, Markdown, CSV, LaTeX and JSON. The same tables give the same bytes."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from fflbench.texts import csv_text, printable
 
 
 def to_terminal(tables: Sequence[Table], console: Console) -> None:
-    """Print tables; names are shown letter by letter, whatever they are."""
+    """Print tables; names are printed literally, without markup."""
     for table in tables:
         drawn = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
         for key in table.keys:
@@ -33,7 +33,7 @@ def to_terminal(tables: Sequence[Table], console: Console) -> None:
 
 
 def to_markdown(table: Table) -> str:
-    """Return a table as GitHub shows it: best in bold, ties with an equals sign."""
+    """Return a table as GitHub Markdown: best in bold, ties with an equals sign."""
     heads = [*table.keys, *(column.title for column in table.columns)]
     lines = [f"### {escape(table.title)}", "", f"| {' | '.join(map(escape, heads))} |"]
     lines.append("|" + "---|" * len(table.keys) + "---:|" * len(table.columns))
@@ -48,7 +48,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(tables: Sequence[Table]) -> str:
-    """Return one line per figure of all tables."""
+    """Return one line per cell of all tables."""
     rows: list[list[object]] = [
         ["table", "row", "defense", "column", "mean", "low_95", "high_95", "seeds", "text", "mark", "note", "flags"]
     ]
@@ -62,7 +62,7 @@ def to_csv(tables: Sequence[Table]) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return a table for a paper; it needs the package booktabs."""
+    """Return a table as LaTeX; it needs the package booktabs."""
     heads = [key.capitalize() for key in table.keys] + [column.title for column in table.columns]
     lines = [
         f"% {_latex(table.title)}; needs \\usepackage{{booktabs}}",
@@ -86,21 +86,21 @@ def to_latex(table: Table) -> str:
 
 
 def to_json(board: Board) -> str:
-    """Return everything, to be read by programs; it is read back and checked before it is handed out."""
+    """Return the board as JSON, after checking that it can be read back."""
     text = board.model_dump_json(indent=1)
     Board.model_validate_json(text)
     return text + "\n"
 
 
 def escape(text: str) -> str:
-    """Return text from plugins and suites as Markdown shows it letter by letter."""
+    """Return text from plugins and suites escaped, so that Markdown shows it literally."""
     for character in "\\`*_{}[]<>()#+!|~&$":
         text = text.replace(character, f"\\{character}")
     return printable(text)
 
 
 def _keys(table: Table, row: Row) -> list[str]:
-    """Return the texts that name a row, the last with the places of its flags."""
+    """Return the texts that name a row, the last with the numbers of its flags."""
     flags = "".join(f" ⚑{place}" for place in _places(table, row))
     return [*row.keys[:-1], f"{row.keys[-1]}{flags}"]
 

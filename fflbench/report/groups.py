@@ -1,4 +1,4 @@
-"""Records that belong into one table: of one measure, task and setting, by defense, attack, observation and seed."""
+"""Records grouped into tables: by measure, task and setting, then by defense, attack, observation and seed."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,16 +16,16 @@ from fflbench.report.table import SECTIONS, Cell, Column, steady
 from fflbench.statistics import BySeed, estimate, exact_interval
 
 BASELINE, NO_ATTACK = "fedavg", "none"
-"""Names of the defense that others are compared with, and of the attack that is none."""
+"""Names of the defense that others are compared with, and of the attack that does nothing."""
 NOTHING = "there is no figure"
 NOTED = {"transport": "a transport", "preaggregations": "pre-aggregations", "rule": "a rule"}
 
 
 def measure_of(records: Sequence[Record]) -> type[Measure]:
-    """Return the class of the records' measure; of one that is not here, a stand-in with the metrics they have."""
+    """Return the class of the records' measure; if it is not loaded, a stand-in with the metrics they have."""
     if entry := registry.find(Kind.MEASURE, records[0].measure):
-        found: type[Measure] = entry.target
-        return found
+        measure: type[Measure] = entry.target
+        return measure
     figures = {
         name: value
         for record in records
@@ -40,17 +40,17 @@ def measure_of(records: Sequence[Record]) -> type[Measure]:
 
 
 def row_of(record: Record) -> str:
-    """Return the label of a record's row: its defense, and how participants depart from its protocol, if they do."""
+    """Return the label of a record's row: its defense, and its participants' deviation from the protocol, if any."""
     return ", ".join(filter(None, (record.labels["defense"], deviation_of(record))))
 
 
 def deviation_of(record: Record) -> str:
-    """Return the label of a record's deviation, or nothing."""
+    """Return the label of a record's deviation, or an empty text."""
     return record.labels.get("deviation", "")
 
 
 def expanded(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield each record under the label of every defense that shares it; once that is done, nobody shares any."""
+    """Yield each record once under the label of every defense that shares it."""
     for record in records:
         yield record.model_copy(update={"shared_by": {}}) if record.shared_by else record
         others = {kind: swept for kind, swept in record.sweep.items() if kind != Kind.DEFENSE}
@@ -62,13 +62,13 @@ def expanded(records: Iterable[Record]) -> Iterator[Record]:
 
 def parameters_of(record: Record) -> dict[str, Any]:
     """Return the parameters of a record's measure."""
-    found: dict[str, Any] = record.configuration["measure"]["parameters"]
-    return found
+    parameters: dict[str, Any] = record.configuration["measure"]["parameters"]
+    return parameters
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Records of one place in a table, by seed."""
+    """Records of one cell of a table, by seed."""
 
     records: Mapping[int, Record] = field(default_factory=dict)
 
@@ -78,12 +78,12 @@ class Runs:
         return cls({record.seed: record for record in records})
 
     def values(self, metric: str) -> dict[int, float]:
-        """Return a metric of the seeds that have it."""
-        found = {seed: record.metrics.get(metric) for seed, record in self.records.items() if sound(record)}
-        return {seed: float(value) for seed, value in found.items() if isinstance(value, int | float)}
+        """Return a metric by seed, for the seeds that have it."""
+        by_seed = {seed: record.metrics.get(metric) for seed, record in self.records.items() if sound(record)}
+        return {seed: float(value) for seed, value in by_seed.items() if isinstance(value, int | float)}
 
     def trouble(self, seeds: set[int]) -> str:
-        """Return what keeps its figures from being complete, in a few words."""
+        """Return why values are incomplete, in a few words; an empty text if they are not."""
         counts = {
             "failed": sum(record.status == "failed" for record in self.records.values()),
             "diverged": sum(bool(record.metrics.get("diverged")) for record in self.records.values()),
@@ -103,16 +103,16 @@ class Runs:
         return cell.behind(self.records.values())
 
     def _pooled(self, metric: Metric, values: BySeed, note: str) -> Cell:
-        """Return the share of all seeds together, with the exact binomial interval."""
+        """Return the share pooled over all seeds, with the exact binomial interval."""
         trials = {seed: int(record.facts[metric.trials]) for seed, record in self.records.items()}
-        found = sum(round(values[seed] * count) for seed, count in trials.items())
-        low, high = exact_interval(found, sum(trials.values()))
-        mean = found / sum(trials.values())
+        successes = sum(round(values[seed] * count) for seed, count in trials.items())
+        low, high = exact_interval(successes, sum(trials.values()))
+        mean = successes / sum(trials.values())
         return Cell(mean=steady(mean), low=steady(low), high=steady(high), seeds=len(values), note=note)
 
 
 def sound(record: Record) -> bool:
-    """Whether a record has figures that mean something."""
+    """Return whether a record is finished and has not diverged."""
     return record.status == "done" and not record.metrics.get("diverged")
 
 
@@ -122,7 +122,7 @@ class Group:
 
     measure: type[Measure]
     title: str
-    """Of the measure and its setting, behind the task's name."""
+    """Title of the measure and its setting, which follows the task's name."""
     task: str
     records: tuple[Record, ...]
 
@@ -133,7 +133,7 @@ class Group:
 
     @property
     def demonstrates(self) -> bool:
-        """Whether its cells only show that the measure works."""
+        """Whether its cells are demonstrations."""
         return self.measure.demonstrates(parameters_of(self.records[0]))
 
     @property
@@ -143,65 +143,65 @@ class Group:
 
     @cached_property
     def seeds(self) -> set[int]:
-        """All seeds, some of which a place may lack."""
+        """All seeds, some of which a cell may lack."""
         return {record.seed for record in self.records}
 
     @property
     def shared(self) -> str:
-        """Parts that defenses with records in common have in common, as a note names them; nothing without any."""
+        """Parts that defenses with common records share, as a note names them; an empty text without any."""
         several = len({record.id for record in self.records}) < len(self.records)
         return " and ".join(NOTED[part] for part in self.measure.depends_on) if several else ""
 
     @cached_property
     def defenses(self) -> dict[str, str]:
-        """Labels of rows in their order, with the defense of each: participants may deviate in several ways."""
+        """Labels of rows in order, with the defense of each: one defense may have several deviations."""
         labels = {row_of(record): record.labels["defense"] for record in self.records}
         return {row: labels[row] for row in ordered(self.records, "defense", row_of)}
 
     @cached_property
     def rows(self) -> dict[str, dict[str, str]]:
-        """Defenses as the suite calls them, with the rows of each by deviation."""
+        """Rows of each defense, by deviation."""
         deviations = {row_of(record): deviation_of(record) for record in self.records}
-        found: dict[str, dict[str, str]] = {}
+        by_defense: dict[str, dict[str, str]] = {}
         for row, defense in self.defenses.items():
-            found.setdefault(defense, {})[deviations[row]] = row
-        return found
+            by_defense.setdefault(defense, {})[deviations[row]] = row
+        return by_defense
 
     @cached_property
     def attacks(self) -> list[str]:
-        """Labels of attacks, in the order of their columns; one empty one where the measure has none."""
+        """Labels of attacks, in the order of their columns; a single empty one where the measure has none."""
         return ordered(self.records, attack_kind(self.records[0]), attack_of)
 
     @cached_property
     def observations(self) -> list[str]:
-        """Observations, in the order of the records; one empty one without any."""
+        """Observations, in the order of the records; a single empty one without any."""
         return list(dict.fromkeys(map(self.observation, self.records)))
 
     def observation(self, record: Record) -> str:
-        """Return the observation that a record's attack was given."""
+        """Return the observation of a record's attack."""
         return str(parameters_of(record).get(self.measure.observed, "")) if self.measure.observed else ""
 
     def runs(self, row: str, attack: str, observation: str = "") -> Runs:
-        """Return the records of one place."""
+        """Return the records of one cell."""
         return Runs.of(self.places.get((row, attack, observation), ()))
 
     @cached_property
     def places(self) -> dict[tuple[str, str, str], list[Record]]:
         """Records by row, attack and observation."""
-        found: dict[tuple[str, str, str], list[Record]] = {}
+        places: dict[tuple[str, str, str], list[Record]] = {}
         for record in self.records:
             place = row_of(record), attack_of(record), self.observation(record)
-            found.setdefault(place, []).append(record)
-        return found
+            places.setdefault(place, []).append(record)
+        return places
 
     @property
     def baseline(self) -> str:
-        """FedAvg, or in a suite without it the first defense."""
+        """Label of FedAvg, or in a suite without it of the first defense."""
         return BASELINE if BASELINE in self.rows else next(iter(self.rows))
 
     @property
     def clean(self) -> str:
-        """Label of the attack that is none, if it was run."""
+        """Label of the attack that does nothing, if it was run."""
         kind = attack_kind(self.records[0])
         names = (attack_of(record) for record in self.records if _name(record, kind) == NO_ATTACK)
         return next(names, "")
@@ -216,24 +216,24 @@ class Group:
 
 
 def by_measure(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Return records by their measure, in the order of the sections that measures stand in.
+    """Return records by their measure, in the order of the measures' sections.
 
-    Records that several defenses share are there once for each.
+    Records that several defenses share appear once for each.
     """
-    found: dict[str, list[Record]] = {}
+    by_name: dict[str, list[Record]] = {}
     for record in expanded(records):
-        found.setdefault(record.measure, []).append(record)
+        by_name.setdefault(record.measure, []).append(record)
 
     def place(item: tuple[str, list[Record]]) -> int:
         section = measure_of(item[1]).section
         return SECTIONS.index(section) if section in SECTIONS else len(SECTIONS)
 
-    return dict(sorted(found.items(), key=place))
+    return dict(sorted(by_name.items(), key=place))
 
 
 def groups(records: Sequence[Record]) -> list[Group]:
-    """Return records by measure, task and setting, section by section; what differs in settings is in the titles."""
-    found = []
+    """Return records by measure, task and setting, section by section; titles name the settings that differ."""
+    made = []
     for name, of_measure in by_measure(records).items():
         measure, entry = measure_of(of_measure), registry.find(Kind.MEASURE, name)
         title = entry.title.lower() if entry else name
@@ -241,26 +241,26 @@ def groups(records: Sequence[Record]) -> list[Group]:
             of_task = [record for record in of_measure if record.labels["task"] == task]
             for setting, of_setting in settings(of_task, leaving_out=measure.observed).items():
                 head = f"{title} ({setting})" if setting else title
-                found.append(Group(measure, head, task, tuple(of_setting)))
-    return found
+                made.append(Group(measure, head, task, tuple(of_setting)))
+    return made
 
 
 def settings(records: Sequence[Record], *, leaving_out: str = "") -> dict[str, list[Record]]:
-    """Return records by the parameters of their measure that are not the same everywhere, written out."""
+    """Return records by those parameters of their measure that differ, as text."""
     varied = varied_parameters(records, leaving_out)
-    found: dict[str, list[Record]] = {}
-    # Numbers in their own order, whatever the records'.
+    by_setting: dict[str, list[Record]] = {}
+    # Numbers in ascending order, whatever the order of the records.
     for record in sorted(records, key=lambda record: [_by_size(parameters_of(record).get(name)) for name in varied]):
-        told = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
-        found.setdefault(told, []).append(record)
-    return found
+        setting = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
+        by_setting.setdefault(setting, []).append(record)
+    return by_setting
 
 
 def varied_parameters(records: Sequence[Record], *leaving_out: str) -> list[str]:
     """Return the parameters of a measure that differ among its records."""
-    told = [parameters_of(record) for record in records]
-    names = dict.fromkeys(name for parameters in told for name in parameters if name not in leaving_out)
-    return [name for name in names if len({str(parameters.get(name)) for parameters in told}) > 1]
+    all_parameters = [parameters_of(record) for record in records]
+    names = dict.fromkeys(name for parameters in all_parameters for name in parameters if name not in leaving_out)
+    return [name for name in names if len({str(parameters.get(name)) for parameters in all_parameters}) > 1]
 
 
 def ordered(records: Sequence[Record], kind: str, label: Callable[[Record], str]) -> list[str]:
@@ -275,12 +275,12 @@ def ordered(records: Sequence[Record], kind: str, label: Callable[[Record], str]
 
 
 def attack_kind(record: Record) -> str:
-    """Return the kind of a record's attack, or nothing where it has none."""
+    """Return the kind of a record's attack, or an empty text where it has none."""
     return next((kind for kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK) if kind in record.configuration), "")
 
 
 def attack_of(record: Record) -> str:
-    """Return the label of a record's attack, or nothing."""
+    """Return the label of a record's attack, or an empty text."""
     return record.labels.get(attack_kind(record), "")
 
 
@@ -297,38 +297,38 @@ def _by_size(value: Any) -> tuple[bool, float, str]:
 
 
 def candidates(group: Group, defense: str, attacks: Sequence[str], observations: Sequence[str]) -> dict[str, Runs]:
-    """Return all of these attacks by these observations on a defense, under the name that tells each from others."""
-    found = {}
+    """Return these attacks by these observations on a defense, under the shortest names that distinguish them."""
+    runs_of = {}
     for observation, attack in itertools.product(observations, attacks):
         there = {way: row for way, row in group.rows[defense].items() if (row, attack, observation) in group.places}
         for way, row in there.items():
             deviation = way if len(there) > 1 else ""
             parts = (deviation, attack if len(attacks) > 1 else "", observation if len(observations) > 1 else "")
-            found[", ".join(filter(None, parts))] = group.runs(row, attack, observation)
-    return found
+            runs_of[", ".join(filter(None, parts))] = group.runs(row, attack, observation)
+    return runs_of
 
 
-def strongest(metric: Metric, found: Mapping[str, Runs], seeds: set[int]) -> tuple[str, str]:
-    """Return the name of whichever is worst for the defense by the mean over seeds, and why that is not known if so.
+def strongest(metric: Metric, tried: Mapping[str, Runs], seeds: set[int]) -> tuple[str, str]:
+    """Return the name of the attack that is worst for the defense by the mean over seeds, or why none is known.
 
-    By the mean and not seed by seed: of several attacks that find nothing, the luckiest of each seed would look as if
-    it found something.
+    By the mean and not seed by seed: of several attacks at chance level, the luckiest of each seed would look as if it
+    succeeded.
     """
-    troubles = [told for runs in found.values() if (told := runs.trouble(seeds))]
+    troubles = [trouble for runs in tried.values() if (trouble := runs.trouble(seeds))]
     if troubles:
-        return "", troubles[0] if len(found) == 1 else f"{len(troubles)} of {len(found)} incomplete"
-    means = {name: fmean(values.values()) for name, runs in found.items() if (values := runs.values(metric.name))}
+        return "", troubles[0] if len(tried) == 1 else f"{len(troubles)} of {len(tried)} incomplete"
+    means = {name: fmean(values.values()) for name, runs in tried.items() if (values := runs.values(metric.name))}
     if not means:
         return "", NOTHING
     sign = 1 if metric.higher_is_better else -1
-    # By name where several are as bad, whatever the order of the records.
+    # Ties by name, whatever the order of the records.
     return min(means, key=lambda name: (sign * means[name], name)), ""
 
 
-def strongest_cell(metric: Metric, column: Column, found: Mapping[str, Runs], seeds: set[int]) -> Cell:
-    """Return the figure of whichever is worst for the defense, with its name where there are several."""
-    best, trouble = strongest(metric, found, seeds)
+def strongest_cell(metric: Metric, column: Column, tried: Mapping[str, Runs], seeds: set[int]) -> Cell:
+    """Return the cell of the attack that is worst for the defense, with its name where there are several."""
+    best, trouble = strongest(metric, tried, seeds)
     if trouble:
         text = "" if trouble == NOTHING else trouble
-        return Cell(text=text).behind(record for runs in found.values() for record in runs.records.values())
-    return found[best].cell(metric, column, seeds, best)
+        return Cell(text=text).behind(record for runs in tried.values() for record in runs.records.values())
+    return tried[best].cell(metric, column, seeds, best)

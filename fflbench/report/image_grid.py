@@ -1,4 +1,4 @@
-"""Pictures of images in rows, as the FFL paper shows reconstructions."""
+"""Figures of images in rows, as the FFL paper shows reconstructions."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fflbench.report.picture import saved
 
 GAP = 0.1
-"""Between images, in times of their side."""
+"""Gap between images, relative to their side."""
 
 
 def image_grid(title: str, rows: Sequence[tuple[str, npt.NDArray[np.float64]]]) -> bytes:

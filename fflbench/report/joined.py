@@ -1,4 +1,4 @@
-"""The table that joins all measures: one row per defense, with what each measure says of it in a few columns."""
+"""The table that joins all measures: one row per defense, with a few columns per measure."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,13 +21,13 @@ def tables(groups: Sequence[Group]) -> Iterable[Table]:
 
 
 def _chosen(task: str, groups: Sequence[Group]) -> list[Group]:
-    """Return the first setting of each measure on a task that is no demonstration."""
-    found: dict[type[Measure], Group] = {}
+    """Return the first setting of each measure on a task that is not a demonstration."""
+    first: dict[type[Measure], Group] = {}
     for group in sorted(groups, key=lambda group: group.task != task):
         there = group.task == task or group.measure.any_task
         if there and not group.demonstrates:
-            found.setdefault(group.measure, group)
-    return [group for group in groups if found.get(group.measure) is group]
+            first.setdefault(group.measure, group)
+    return [group for group in groups if first.get(group.measure) is group]
 
 
 def _columns(group: Group) -> Iterable[FilledColumn]:
@@ -37,7 +37,7 @@ def _columns(group: Group) -> Iterable[FilledColumn]:
 
 
 def _default_columns(group: Group) -> Iterable[FilledColumn]:
-    """Return the worst of a measure's joined metrics over attacks and observations, with and without help."""
+    """Return the worst of a measure's joined metrics over attacks and observations, with and without collusion."""
     measure = group.measure
     names = measure.joined
     headline = [metric for metric in measure.metrics if metric.headline]
@@ -49,7 +49,7 @@ def _default_columns(group: Group) -> Iterable[FilledColumn]:
 
 
 def _by_help(group: Group) -> dict[str, list[str]]:
-    """Return observations that a server makes by itself, and those for which somebody must help it."""
+    """Return observations by a server alone, and those that need colluding parties."""
     helped = {group.observation(record) for record in group.records if record.facts.get("caution")}
     alone = [name for name in group.observations if name not in helped]
     with_help = [name for name in group.observations if name in helped]
@@ -67,20 +67,20 @@ def _joined(
         meaning=f"{metric.meaning}{worst}{who}",
     )  # fmt: skip
     cells = {
-        defense: strongest_cell(metric, column, found, group.seeds)
+        defense: strongest_cell(metric, column, tried, group.seeds)
         for defense in group.rows
-        if (found := candidates(group, defense, attacks, observations))
+        if (tried := candidates(group, defense, attacks, observations))
     }
     return FilledColumn(column, cells)
 
 
 def _table(task: str, chosen: Sequence[Group]) -> Table:
-    found = [filled for group in chosen for filled in _columns(group)]
-    labels = dict.fromkeys(label for each in found for label in each.cells)
-    first = found[0]
+    columns = [filled for group in chosen for filled in _columns(group)]
+    labels = dict.fromkeys(label for each in columns for label in each.cells)
+    first = columns[0]
     records = [record for group in chosen for record in group.records if group.task == task]
     return Table.of(
-        found,
+        columns,
         rows=sorted(labels, key=lambda label: _rank(first.cells.get(label, Cell()), first.column)),
         flags=lambda label: (*_row_flags(label, chosen), *_differing(label, records)),
         name=slug(f"overall-{task}"),
@@ -108,13 +108,13 @@ def _row_flags(label: str, groups: Sequence[Group]) -> Iterable[str]:
 
 
 def _differing(label: str, records: Sequence[Record]) -> Iterable[str]:
-    """Return where a defense was set otherwise for one measure than for another, which is one row here."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    """Yield a note where a defense has other parameters for one measure than for another."""
+    values: dict[tuple[str, str], dict[str, str]] = {}
     for record in (record for record in records if record.labels["defense"] == label):
         for part in chained(record.configuration["defense"]):
             for name, value in part.parameters.items():
-                found.setdefault((part.key, name), {})[record.measure] = str(value)
-    for (_, name), by_measure in found.items():
+                values.setdefault((part.key, name), {})[record.measure] = str(value)
+    for (_, name), by_measure in values.items():
         if len(set(by_measure.values())) > 1:
             uses = ", ".join(f"{measure} with {name} = {value}" for measure, value in by_measure.items())
             yield f"measured with different settings: {uses}"

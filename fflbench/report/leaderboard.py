@@ -1,4 +1,4 @@
-"""`fflbench leaderboard`: from records alone to tables, figures and a page that GitHub shows; nothing runs."""
+"""`fflbench leaderboard`: tables, figures and pages from records alone; nothing runs."""
 
 import os
 import re
@@ -29,13 +29,13 @@ from fflbench.texts import slug
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
 OURS = {TABLES: (".csv", ".tex", ".json"), FIGURES: (".csv", ".png", ".svg"), packed.ARRAYS: (".npz",)}
-"""Endings of a leaderboard's own files; others are somebody else's."""
+"""Suffixes of a leaderboard's own files; others are left alone."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26
-"""Bytes that are read of another leaderboard's tables, or of an index page."""
+"""Largest number of bytes read of another leaderboard's tables, or of an index page."""
 HEADING = "# Leaderboards\n"
 PICTURES = re.compile(rb"data:image/[^\"]*")
-"""In a page."""
+"""Images in a page."""
 
 
 @dataclass(frozen=True)
@@ -43,45 +43,45 @@ class _Made:
     """A leaderboard before it is written."""
 
     target: Path
-    """As it was named."""
+    """Folder as the user named it."""
     place: Path
-    found: Evidence
+    evidence: Evidence
     board: Board
     files: dict[str, bytes]
     gone: list[str]
-    """Files of an earlier one that are no longer made."""
+    """Files of an earlier version that are no longer made."""
 
 
 @dataclass
 class Again:
-    """Leaderboards that were made again from their records, or compared with what their records give."""
+    """Result of creating leaderboards again from their records, or of comparing them with their records."""
 
     count: int = 0
-    """Leaderboards that could be made."""
+    """Number of leaderboards that could be made."""
     problems: list[str] = field(default_factory=list)
     """Records that could not be used, and leaderboards that could not be made."""
     differ: list[Path] = field(default_factory=list)
-    """Files that are not what records give."""
+    """Files that differ from what their records give."""
     drawn_elsewhere: list[Path] = field(default_factory=list)
-    """Pictures that other versions of libraries drew, and pages that differ in nothing but such pictures."""
+    """Figures drawn by other versions of libraries, and pages that differ only in such figures."""
 
     @property
     def lines(self) -> list[str]:
-        """Text for whoever asked."""
-        told = [f"{file} was drawn with other libraries than {drawn_by()}" for file in self.drawn_elsewhere]
-        told += [f"{file} is not what its records give" for file in self.differ]
+        """Report for the user."""
+        lines = [f"{file} was drawn with other libraries than {drawn_by()}" for file in self.drawn_elsewhere]
+        lines += [f"{file} is not what its records give" for file in self.differ]
         what = "leaderboard" if self.count == 1 else "leaderboards"
         differ = f"; {len(self.differ)} files differ" if self.differ else ""
-        told.append(f"{self.count} {what} made from records{differ}")
-        return [*self.problems, *told]
+        lines.append(f"{self.count} {what} made from records{differ}")
+        return [*self.problems, *lines]
 
 
 def generate(
     folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path | None = None
 ) -> tuple[Path, Evidence]:
-    """Write a leaderboard: all of it, or nothing. Returns where it is, and what could not be used.
+    """Write a leaderboard, all of it or nothing; return its folder, and its records with any problems.
 
-    `knows` leaves out attackers who know more; `add` is an entry from outside that is taken into it.
+    `knows` leaves out attackers who need more knowledge; `add` is an outside entry to include.
     """
     made = _make(folder, out, knows, add)
     try:
@@ -95,19 +95,19 @@ def generate(
     try:
         _list(root, {made.place.name: made.board})
     except OSError as error:
-        told = f"the pages that list all leaderboards cannot be written to {root}: {error.strerror or error}"
-        made.found.problems.append(f"{told}; the leaderboard itself is")
-    return made.target, made.found
+        problem = f"the pages that list all leaderboards cannot be written to {root}: {error.strerror or error}"
+        made.evidence.problems.append(f"{problem}; the leaderboard itself is")
+    return made.target, made.evidence
 
 
 def all_boards(root: Path) -> list[Path]:
     """Return the leaderboards in a folder, at least one."""
     if not root.is_dir():
         raise RecordError(f"there is no folder {root}")
-    found = sorted(file.parent for file in root.glob(f"[!.]*/{packed.FILE}"))
-    if not found:
+    boards = sorted(file.parent for file in root.glob(f"[!.]*/{packed.FILE}"))
+    if not boards:
         raise RecordError(f"there is no leaderboard in {root}: none of its folders has a {packed.FILE}")
-    return found
+    return boards
 
 
 def generate_all(folders: Sequence[Path]) -> Again:
@@ -123,7 +123,7 @@ def generate_all(folders: Sequence[Path]) -> Again:
 
 
 def compare(folders: Sequence[Path]) -> Again:
-    """Make leaderboards of one folder from their records and compare bytes; nothing is written."""
+    """Make leaderboards of one folder from their records and compare bytes, without writing."""
     again, made = Again(), []
     for folder in track(folders, "Comparing leaderboards"):
         try:
@@ -132,7 +132,7 @@ def compare(folders: Sequence[Path]) -> Again:
             again.problems.append(str(error))
             continue
         made.append(each)
-        again.problems += each.found.problems
+        again.problems += each.evidence.problems
         _compare(again, each.target, each.files)
         again.differ += [each.target / name for name in each.gone]
     again.count = len(made)
@@ -144,7 +144,7 @@ def compare(folders: Sequence[Path]) -> Again:
 
 
 def _compare(again: Again, folder: Path, files: Mapping[str, bytes]) -> None:
-    """Add files that differ; pages hold the pictures beside them, so those are taken out of both before."""
+    """Add files that differ; pages embed the figures beside them, so these are removed from both before comparing."""
     pages = []
     elsewhere = False
     for name, content in files.items():
@@ -170,9 +170,9 @@ def _make(folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path |
     is_packed = packed.is_there(folder)
     if add and not is_packed:
         raise RecordError(f"{folder} is no leaderboard: make one first (fflbench leaderboard {folder})")
-    found = gather(folder)
+    evidence = gather(folder)
     own = out is None and not is_packed
-    target = out or (BOARDS / slug(found.suite) if own else folder)
+    target = out or (BOARDS / slug(evidence.suite) if own else folder)
     place = Path(os.path.abspath(target))  # noqa: PTH100 (resolving would follow symbolic links)
     refuse_links(place, *([BOARDS] if own and BOARDS.is_symlink() else []))
     files: dict[str, bytes] = {}
@@ -181,36 +181,37 @@ def _make(folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path |
             raise RecordError(f"--add takes an entry into {folder} itself: leave out --out")
         if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not is_board(place))):
             raise RecordError(f"{target} is there and is no leaderboard: choose another --out")
-        found, files = moved(found, place), own_files(found, place)
-    elif not found.problems:
-        # In their order again; what is damaged stays where it is.
-        files = own_files(found, place)
+        evidence, files = moved(evidence, place), own_files(evidence, place)
+    elif not evidence.problems:
+        # Sorted again; damaged records stay where they are.
+        files = own_files(evidence, place)
     if add:
-        found, entry = accept(add, found)
+        evidence, entry = accept(add, evidence)
         files |= entry
-    records = within(found.shown, knows) if knows else found.shown
-    board = board_of(found.suite, records, found.reported)
+    records = within(evidence.shown, knows) if knows else evidence.shown
+    board = board_of(evidence.suite, records, evidence.reported)
     if knows:
-        told = f"Attackers who must know more than this are left out: {', '.join(knows)}."
-        board = board.model_copy(update={"flags": (told, *board.flags)})
-    drawn = figures(records, board, found.arrays)
-    how = commands(found.suite, found.records, found.reported)
+        flag = f"Attackers who must know more than this are left out: {', '.join(knows)}."
+        board = board.model_copy(update={"flags": (flag, *board.flags)})
+    drawn = figures(records, board, evidence.arrays)
+    how = commands(evidence.suite, evidence.records, evidence.reported)
     web = page.render(board, records, drawn, how).encode()
     files = {**content(board, drawn, how), WEB: web, **files}
     rooms = [TABLES, FIGURES]
     rooms += [str(Path(name).with_name(packed.ARRAYS)) for name in files if Path(name).name == packed.FILE]
     refuse_strange(place.parent, (PAGE, WEB) if _is_ours(place.parent) else ())
-    return _Made(target, place, found, board, files, [name for name in _left_over(place, rooms) if name not in files])
+    gone = [name for name in _left_over(place, rooms) if name not in files]
+    return _Made(target, place, evidence, board, files, gone)
 
 
 def is_board(folder: Path) -> bool:
-    """Whether a folder is a leaderboard, whose tables and figures may be made anew."""
+    """Return whether a folder is a leaderboard, whose tables and figures may be replaced."""
     return (folder / TABLES / DATA).is_file()
 
 
 def content(board: Board, drawn: Sequence[Picture], how: Commands) -> dict[str, bytes]:
-    """Every file of a leaderboard but its records, by name."""
-    # By this file a folder is known as a leaderboard, so it comes first.
+    """Return every file of a leaderboard but its records, by name."""
+    # This file identifies a folder as a leaderboard, so it comes first.
     made = {f"{TABLES}/{DATA}": to_json(board).encode(), PAGE: _page(board, drawn, how).encode()}
     for table in board.tables:
         made[f"{TABLES}/{table.name}.csv"] = to_csv([table]).encode()
@@ -244,7 +245,7 @@ def _page(board: Board, drawn: Sequence[Picture], how: Commands) -> str:
 
 
 def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
-    """Files of ours in a leaderboard's rooms, some of which may no longer be made."""
+    """Yield our files in a leaderboard's folders, some of which may no longer be made."""
     for room in rooms:
         for file in sorted((board / room).glob("*")):
             if file.suffix in OURS[Path(room).name] and file.is_file():
@@ -252,28 +253,28 @@ def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
 
 
 def _list(root: Path, made: Mapping[str, Board]) -> None:
-    """Write the pages that list all leaderboards of a folder, unless they are somebody else's."""
+    """Write the pages that list all leaderboards of a folder, unless a user wrote them."""
     with alone(root, wait=True):
-        # One after the other, so that of leaderboards made at the same time the last lists all.
+        # Under a lock, so that of leaderboards made at the same time the last lists all.
         for name, content in (_index(root, made) if _is_ours(root) else {}).items():
             if not holds(root / name, content):
                 write_whole(root / name, content)
 
 
 def _index(root: Path, made: Mapping[str, Board]) -> dict[str, bytes]:
-    """The pages that list all leaderboards of a folder, those just made included."""
-    found = dict(made)
+    """Return the pages that list all leaderboards of a folder, those just made included."""
+    boards = dict(made)
     for file in root.glob(f"*/{TABLES}/{DATA}"):
         with suppress(RecordError, ValidationError):
-            found.setdefault(file.parent.parent.name, Board.model_validate(read_json(file, LARGEST)))
+            boards.setdefault(file.parent.parent.name, Board.model_validate(read_json(file, LARGEST)))
     lines = [HEADING, "Each is made from the records beside it, and can be made and checked again.", ""]
-    listed = [(quote(name), found[name]) for name in sorted(found)]
+    listed = [(quote(name), boards[name]) for name in sorted(boards)]
     lines += [f"- [{escape(of.title)}]({name}/{PAGE}): {escape(of.description)}" for name, of in listed]
     return {PAGE: ("\n".join(lines) + "\n").encode(), WEB: page.index(listed).encode()}
 
 
 def _is_ours(root: Path) -> bool:
-    """Whether the page of a folder lists leaderboards, or is yet to be made."""
+    """Return whether the page of a folder lists leaderboards, or does not exist yet."""
     try:
         return not os.path.lexists(root / PAGE) or read_bytes(root / PAGE, LARGEST).startswith(HEADING.encode())
     except RecordError:

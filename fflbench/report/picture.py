@@ -1,4 +1,4 @@
-"""Pictures of results: files that are the same bytes for the same numbers, readable in grey and by the colour-blind."""
+"""Figures as files: the same numbers give the same bytes, readable in grey and by the colour-blind."""
 
 import io
 import re
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 MARKS = "osD^vPX*<>hp"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-"""Okabe and Ito's, which the colour-blind can tell apart; marks and dashes tell lines apart in grey."""
+"""Okabe and Ito's colours, which the colour-blind can distinguish; marks and dashes distinguish lines in grey."""
 
 Numbers = Sequence[Sequence[Any]]
-"""Lines of a CSV file, the first its header."""
+"""Rows of a CSV file, the first its header."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its numbers, and where it belongs; files are made when they are asked for."""
+    """A figure with its numbers, its section and its caption; files are created on demand."""
 
     name: str
     section: str
     caption: str
     figure: "Figure | bytes" = field(repr=False)
-    """As matplotlib has it, or the content of a PNG file."""
+    """A matplotlib figure, or the content of a PNG file."""
     numbers: Numbers = ()
 
     @property
     def shown(self) -> str:
-        """Name of the file that stands on pages."""
+        """Name of the file that pages show."""
         return f"{self.name}.{'png' if isinstance(self.figure, bytes) else 'svg'}"
 
     @cached_property
     def files(self) -> dict[str, bytes]:
-        """Content by ending: what is shown first, then the same in other formats, then its numbers."""
+        """Content by suffix: the file that pages show, then other formats, then the numbers."""
         if isinstance(self.figure, bytes):
             return {"png": self.figure}
         with plain_text():
@@ -49,7 +49,7 @@ class Picture:
 
     @cached_property
     def smallest(self) -> dict[str, bytes]:
-        """Content of what is shown, and of its numbers."""
+        """Content of the file that pages show, and of the numbers."""
         if isinstance(self.figure, bytes):
             return {"png": self.figure}
         with plain_text():
@@ -61,7 +61,7 @@ class Picture:
 
 
 def distinct_names(pictures: Sequence[Picture]) -> list[Picture]:
-    """Return pictures of which no two have one name."""
+    """Return pictures with distinct names."""
     taken: list[str] = []
     for picture in pictures:
         taken.append(distinct(picture.name, taken))
@@ -69,7 +69,7 @@ def distinct_names(pictures: Sequence[Picture]) -> list[Picture]:
 
 
 def style(place: int) -> dict[str, Any]:
-    """Return what tells a line from others, in colour and in grey."""
+    """Return colour, mark and dashes of a line, distinguishable in colour and in grey."""
     return {
         "color": COLOURS[place % len(COLOURS)],
         "marker": MARKS[place % len(MARKS)],
@@ -79,7 +79,7 @@ def style(place: int) -> dict[str, Any]:
 
 
 def panels(count: int, width: float = 4.0, height: float = 3.0, **options: Any) -> "tuple[Figure, list[Any]]":
-    """Return a figure with so many axes, three in a row at most, and room for a legend beside them."""
+    """Return a figure with so many axes, three per row at most, and room for a legend beside them."""
     from matplotlib.figure import Figure
 
     columns = min(3, count)
@@ -95,7 +95,7 @@ def panels(count: int, width: float = 4.0, height: float = 3.0, **options: Any) 
 
 @contextmanager
 def plain_text() -> Iterator[None]:
-    """Draw names as they are: a dollar in one is no formula, and letters that the font lacks are worth no warning."""
+    """Draw names literally: a dollar sign starts no formula, and letters that the font lacks cause no warning."""
     from matplotlib import rc_context
 
     with rc_context({"text.parse_math": False}), warnings.catch_warnings():
@@ -115,7 +115,7 @@ def saved(figure: "Figure", kind: str) -> bytes:
 
 
 DRAWN_BY = re.compile(rb"\(Matplotlib [^()]*\)")
-"""How a picture names the versions of libraries that drew it."""
+"""Pattern of the library versions that a figure's file names."""
 
 
 def drawn_by() -> str:

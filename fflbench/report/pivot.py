@@ -17,13 +17,13 @@ from fflbench.statistics import estimate, holm, paired, worst
 from fflbench.texts import slug
 
 Key = str | tuple[str, str]
-"""Of a row: its label, or an observation and its label."""
+"""Key of a row: its label, or an observation and its label."""
 NO_ATTACK_ROW = " (no attack)"
 NOT_RUN = " Empty: was not run, mostly since it makes no sense against that defense."
 
 
 def tables(groups: Sequence[Group]) -> Iterable[Table]:
-    """Return the tables of all groups, and of the sweeps that run through them."""
+    """Return the tables of all groups, and of their sweeps."""
     for group in groups:
         if not group.swept:
             yield from pivots(group)
@@ -36,14 +36,14 @@ def tables(groups: Sequence[Group]) -> Iterable[Table]:
 
 
 def pivots(group: Group) -> Iterable[Table]:
-    """Return one table of each headline metric, if there are several columns."""
+    """Return one table per headline metric, if there are several columns."""
     for metric in group.measure.metrics:
         if metric.headline and len(names := axis_names(group, metric)) > 1:
             yield _pivot(group, metric, names)
 
 
 def axis_names(group: Group, metric: Metric) -> list[str]:
-    """Return the attacks or observations whose tables show a metric; those that failed everywhere, too."""
+    """Return the attacks or observations whose tables show a metric, including those that failed everywhere."""
     if not group.measure.observed:
         return [name for name in group.attacks if metric in group.measure.shown(group.of(attack=name))]
     by_observation: dict[str, list[Record]] = {name: [] for name in group.observations}
@@ -98,7 +98,7 @@ def _candidates(group: Group, defense: str, name: str) -> dict[str, Runs]:
 
 
 def column_cell(group: Group, metric: Metric, column: Column, defense: str, name: str) -> Cell:
-    """Return the figure of a defense under an attack, or of the strongest attack by an observation."""
+    """Return the cell of a defense under an attack, or of the strongest attack by an observation."""
     return strongest_cell(metric, column, _candidates(group, defense, name), group.seeds)
 
 
@@ -108,10 +108,10 @@ def _axis_column(group: Group, metric: Metric, name: str) -> Column:
         return Column.of(metric, name=name, title=title)
     facts = next((record.facts for record in group.records if record.facts and group.observation(record) == name), {})
     caution = f" ({facts['caution']})" if facts.get("caution") else ""
-    told = str(facts.get(group.measure.observed, name))
+    observation = str(facts.get(group.measure.observed, name))
     knows = " and ".join(facts.get("knows", ()))
-    meaning = f"{told[:1].upper()}{told[1:]}." + (f" The attacker must know: {knows}." if knows else "")
-    # Who withstands one observation may not withstand the next.
+    meaning = f"{observation[:1].upper()}{observation[1:]}." + (f" The attacker must know: {knows}." if knows else "")
+    # A defense that withstands one observation may not withstand the next.
     return Column.of(metric, name=name, title=f"{name}{caution}", meaning=meaning, ranked=False)
 
 
@@ -135,14 +135,14 @@ def _worst_column(group: Group, metric: Metric, names: Sequence[str]) -> FilledC
 def worst_cases(
     group: Group, metric: Metric, column: Column, attacks: Sequence[str], baseline: Runs | None = None
 ) -> FilledColumn:
-    """Return by defense the worst over attacks and deviations, seed by seed, less the figures of a baseline if any."""
+    """Return the worst case of each defense over attacks and deviations, seed by seed, minus a baseline's if any."""
     cells, values = {}, {}
     theirs = baseline.values(metric.name) if baseline else dict.fromkeys(group.seeds, 0.0)
     for defense in group.rows:
         by_attack = [_candidates(group, defense, name) for name in attacks]
-        runs = [each for found in by_attack for each in found.values()]
+        runs = [each for tried in by_attack for each in tried.values()]
         troubles = [trouble for each in runs if (trouble := each.trouble(group.seeds))]
-        troubles += ["missing" for found in by_attack if not found]
+        troubles += ["missing" for tried in by_attack if not tried]
         worst_of = worst((each.values(metric.name) for each in runs), highest=not metric.higher_is_better)
         if troubles:
             several = "diverged" if any("diverged" in trouble for trouble in troubles) else "incomplete"
@@ -173,7 +173,7 @@ def _flags(group: Group, records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _setting_notes(group: Group) -> list[str]:
-    """Return the parameters of the measure that all records of a table share, and what the measure says of them."""
+    """Return notes on the parameters that all records of a table share, and the measure's own notes."""
     common = {name: value for name, value in parameters_of(group.records[0]).items() if name != group.measure.observed}
     with_them = [f"With {', '.join(f'{name} = {value}' for name, value in common.items())}."] if common else []
     shared = [f"Rows that share {group.shared} share these cells."] if group.shared else []
@@ -185,7 +185,7 @@ def _setting_notes(group: Group) -> list[str]:
 
 
 def details(group: Group) -> Iterable[Table]:
-    """Return one table of all metrics for each attack."""
+    """Return one table of all metrics per attack."""
     for attack in group.attacks:
         yield _detail(group, attack)
 
@@ -233,7 +233,7 @@ def _by_chance(metric: Metric, column: Column, runs: Runs) -> str:
 
 
 def _has(metric: Metric, records: Sequence[Record]) -> bool:
-    """Whether a column would show anything: a figure, or that all failed."""
+    """Return whether a column would show anything: a value, or that all failed."""
     done = [record for record in records if record.status == "done"]
     return not done or any(record.metrics.get(metric.name) is not None for record in done)
 
@@ -241,7 +241,7 @@ def _has(metric: Metric, records: Sequence[Record]) -> bool:
 def _with_reference(
     group: Group, attack: str, metrics: Sequence[Metric], filled: Sequence[FilledColumn]
 ) -> list[FilledColumn]:
-    """Add the baseline without attack, above those under one."""
+    """Add a row of the baseline without attack, above those under one."""
     runs = group.runs(group.baseline, group.clean)
     if attack == group.clean or not runs.records:
         return list(filled)
@@ -254,7 +254,7 @@ def _with_reference(
 def _differences(group: Group, attack: str, metric: Metric, places: Mapping[Key, Runs]) -> Iterable[FilledColumn]:
     """Return paired differences from the baseline under the same attack, Holm-corrected."""
     baseline = group.runs(group.baseline, attack)
-    # Seeds that are left when others failed would flatter.
+    # The seeds that are left when others failed would be biased.
     if len(group.seeds) < 2 or len(places) < 2 or baseline.trouble(group.seeds):
         return
     column = Column.of(
@@ -264,22 +264,22 @@ def _differences(group: Group, attack: str, metric: Metric, places: Mapping[Key,
         meaning=f"Less that of {group.baseline} with the same seeds; p by paired t tests, Holm-corrected.",
         low=-1.0 if metric.is_share else None,
     )
-    found = {
+    differences = {
         key: difference
         for key, runs in places.items()
         if key != group.baseline
         and not runs.trouble(group.seeds)
         and (difference := paired(runs.values(metric.name), baseline.values(metric.name)))
     }
-    tested = [key for key, difference in found.items() if difference.p is not None]
-    ps = dict(zip(tested, holm([found[key].p or 0.0 for key in tested]), strict=True))
+    tested = [key for key, difference in differences.items() if difference.p is not None]
+    ps = dict(zip(tested, holm([differences[key].p or 0.0 for key in tested]), strict=True))
     yield FilledColumn(
         column,
         {
             key: Cell.of(difference.estimate, column, f"p {_p(ps[key])}" if key in ps else "").behind(
                 [*places[key].records.values(), *baseline.records.values()]
             )
-            for key, difference in found.items()
+            for key, difference in differences.items()
         },
     )
 
@@ -289,7 +289,7 @@ def _p(value: float) -> str:
 
 
 def _machines(group: Group) -> list[str]:
-    """Return what times were measured on, where figures are not the same on every machine."""
+    """Return the machines that times were measured on, for metrics that differ between machines."""
     if not group.measure.alone:
         return []
     names = " and ".join(dict.fromkeys(str(record.manifest.get("processor")) for record in group.records))

@@ -1,4 +1,4 @@
-"""One record for a reader: configuration, metrics, accuracy over rounds, and how to run it again."""
+"""`fflbench show`: one record's configuration, metrics and accuracy over rounds, and how to run it again."""
 
 import os
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ HEIGHT, WIDTH = 10, 60
 
 
 def find(cell_or_file: str, folder: Path) -> Path:
-    """Return a record's path, a file or BOARD/ID: as it is given, or by the first letters of an id under a folder."""
+    """Return the path of a record, given as a file, as BOARD/ID, or by the first letters of an id under a folder."""
     path = Path(cell_or_file)
     if path.suffix == ".json" or os.path.isfile(path):  # noqa: PTH113 (a name too long for a file is none)
         return path
     if packed.names_one(path):
         return path.with_name(read(path).id)
-    found = [path for path in places(folder) if path.stem.startswith(cell_or_file)] if cell_or_file.isalnum() else []
-    if len(found) != 1:
-        what = f"{len(found)} records" if found else "no record"
+    matching = [path for path in places(folder) if path.stem.startswith(cell_or_file)] if cell_or_file.isalnum() else []
+    if len(matching) != 1:
+        what = f"{len(matching)} records" if matching else "no record"
         raise RecordError(f'{what} under {folder} with an id that begins with "{cell_or_file}" (see --out)')
-    return found[0]
+    return matching[0]
 
 
 def show(file: Path) -> str:
-    """A record as text."""
+    """Return a record as text."""
     record = read(file)
     sections = [str(record), _about(record)]
     if record.status == "failed":
@@ -51,7 +51,7 @@ def show(file: Path) -> str:
 
 
 def plot(values: Sequence[float], percent: bool = True) -> str:
-    """Return a curve in text: a column for each of at most sixty stretches."""
+    """Return a curve as text, one column for each of at most sixty intervals."""
     columns = min(WIDTH, len(values))
     means = []
     for column in range(columns):
@@ -64,7 +64,7 @@ def plot(values: Sequence[float], percent: bool = True) -> str:
     for level in reversed(range(HEIGHT)):
         at = low + span * level / (HEIGHT - 1)
         label = (f"{at:7.1%}" if percent else f"{at:7.3g}") if level in (0, HEIGHT - 1) else " " * 7
-        lines.append(f"{label} ┤" + "".join("•" if found == level else " " for found in levels).rstrip())
+        lines.append(f"{label} ┤" + "".join("•" if at == level else " " for at in levels).rstrip())
     last = str(len(values))
     return "\n".join([*lines, f"{'':7} └{'─' * columns}", f"{'':9}1{last:>{max(columns - 1, len(last) + 1)}}"])
 

@@ -1,4 +1,4 @@
-"""Sweeps: records that differ in one number that a suite gave a list of values for."""
+"""Sweeps: records that differ in one number for which a suite gives a list of values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ class Sweep:
     rows: dict[str, str]
     """Labels of rows, with the defense of each."""
     runs: dict[tuple[str, float], Runs]
-    """By row and value."""
+    """Records by row and value."""
 
     @cached_property
     def shown(self) -> dict[str, dict[str, str]]:
-        """By the name of each metric that tables show: the rows that have it, since attacks may differ in that."""
-        found: dict[str, dict[str, str]] = {}
+        """Rows that have each metric that tables show, by its name, since attacks may differ in that."""
+        rows: dict[str, dict[str, str]] = {}
         for label, defense in self.rows.items():
             records = [
                 record for place, runs in self.runs.items() if place[0] == label for record in runs.records.values()
             ]
             for metric in self.measure.shown(records):
-                found.setdefault(metric.name, {})[label] = defense
-        return found
+                rows.setdefault(metric.name, {})[label] = defense
+        return rows
 
     @property
     def metrics(self) -> list[Metric]:
-        """Metrics that tables of its records show, and that it has figures of."""
+        """Metrics that tables of its records show, and that it has values for."""
         shown = [metric for metric in self.measure.metrics if metric.name in self.shown]
         return [metric for metric in shown if any(runs.values(metric.name) for runs in self.runs.values())]
 
@@ -57,19 +57,19 @@ class Sweep:
 
 def sweeps(groups: Sequence[Group]) -> list[Sweep]:
     """Return all sweeps of at least two values."""
-    found: dict[tuple[str, ...], list[tuple[Group, Record]]] = {}
+    by_key: dict[tuple[str, ...], list[tuple[Group, Record]]] = {}
     for group in groups:
         for record in group.records:
             for kind in record.sweep:
-                found.setdefault(_fixed(group, record, kind), []).append((group, record))
-    made = [_sweep(key[0], members) for key, members in found.items()]
+                by_key.setdefault(_fixed(group, record, kind), []).append((group, record))
+    made = [_sweep(key[0], members) for key, members in by_key.items()]
     return [sweep for sweep in made if len(sweep.values) > 1]
 
 
 def _fixed(group: Group, record: Record, kind: str) -> tuple[str, ...]:
-    """Return all that the records of one sweep have in common."""
+    """Return everything that the records of one sweep have in common."""
     swept = record.sweep[kind]
-    # Rows are defenses, or the attacks on one where its own parameter is varied.
+    # Rows are defenses, or the attacks on one defense whose own parameter is varied.
     rows = (attack_kind(record),) if kind == Kind.DEFENSE else (Kind.DEFENSE, "deviation")
     labels = [
         swept["label"] if kind == each else label
@@ -91,8 +91,8 @@ def _sweep(kind: str, members: Sequence[tuple[Group, Record]]) -> Sweep:
         label = row_of(record)
         if kind == Kind.DEFENSE:
             label = ", ".join(filter(None, (attack_of(record), of_group.observation(record)))) or label
-        told = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
-        label = f"{label} ({told})" if told else label
+        fixed = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
+        label = f"{label} ({fixed})" if fixed else label
         rows.setdefault(label, record.labels["defense"])
         places.setdefault((label, record.sweep[kind]["value"]), []).append(record)
     return Sweep(

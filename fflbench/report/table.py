@@ -16,11 +16,11 @@ OVERALL = "All together"
 SECTIONS = (OVERALL, "Robustness", "Privacy", "Cost")
 """Headings in their order; those of other measures follow."""
 ROUNDING = 1e-9
-"""Share of a figure that rounding may take from one end of its interval."""
+"""Relative difference between the halves of an interval that is rounding."""
 
 
 def steady(value: float) -> float:
-    """Return a number without the last digits, in which libraries may differ."""
+    """Return a number without its last digits, in which libraries may differ."""
     return float(f"{value:.12g}")
 
 
@@ -29,32 +29,32 @@ class _Model(BaseModel):
 
 
 class Column(_Model):
-    """One column: how its figures are to be read."""
+    """A column of a table, and how to read its values."""
 
     name: str
     title: str
     meaning: str
-    """One sentence for readers who do not know it."""
+    """Explanation in one sentence."""
     digits: int = 2
     factor: float = 1.0
-    """Factor by which figures are multiplied to be shown."""
+    """Factor by which values are multiplied for display."""
     powers_from: float = 1e12
     higher_is_better: bool | None = None
     low: float | None = None
     high: float | None = None
-    """Within which intervals stay."""
+    """Bounds of intervals."""
     seeded: bool = True
-    """Whether figures depend on the seed."""
+    """Whether values depend on the seed."""
     ranked: bool = True
     """Whether defenses can be ranked by this column alone."""
     section: str = ""
-    """Of the measure that contributed it to a joined table."""
+    """Section of the measure that contributed it to a joined table."""
 
     @classmethod
     def of(cls, metric: Metric, **changes: Any) -> "Column":
         """Return the column of a metric, with its unit in the title."""
         unit = f" {metric.unit}" if metric.unit == "%" else f", {metric.unit}" if metric.unit else ""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "name": metric.name,
             "title": metric.title,
             "meaning": metric.meaning,
@@ -66,15 +66,15 @@ class Column(_Model):
             "low": metric.low if metric.low > -LARGEST else None,
             "high": metric.high if metric.high < LARGEST else None,
         } | changes
-        return cls(**(told | {"title": f"{told['title']}{unit}"}))
+        return cls(**(fields | {"title": f"{fields['title']}{unit}"}))
 
     def number(self, value: float) -> str:
-        """Return a figure as a reader sees it."""
+        """Return a value as displayed."""
         return shown(value * self.factor, self.digits, self.powers_from)
 
 
 class Cell(_Model):
-    """One place in a table: a figure with its interval, or a text, or why there is none."""
+    """One cell of a table: a value with its interval, or a text, or why there is none."""
 
     mean: float | None = None
     low: float | None = None
@@ -88,22 +88,22 @@ class Cell(_Model):
     """The ids of the records behind it."""
 
     @classmethod
-    def of(cls, found: Estimate, column: Column, note: str = "") -> "Cell":
-        """Return a mean over seeds; a single seed says so."""
-        notes = [note] * bool(note) + ["1 seed"] * (found.seeds == 1 and column.seeded)
+    def of(cls, estimate: Estimate, column: Column, note: str = "") -> "Cell":
+        """Return the cell of a mean over seeds, with a note where there is a single seed."""
+        notes = [note] * bool(note) + ["1 seed"] * (estimate.seeds == 1 and column.seeded)
         ends: dict[str, Any] = {}
-        if found.half_width is not None:
-            low, high = found.mean - found.half_width, found.mean + found.half_width
-            ends["low"] = steady(low if column.low is None else max(low, min(column.low, found.mean)))
-            ends["high"] = steady(high if column.high is None else min(high, max(column.high, found.mean)))
-        return cls(mean=steady(found.mean), seeds=found.seeds, note=", ".join(notes), **ends)
+        if estimate.half_width is not None:
+            low, high = estimate.mean - estimate.half_width, estimate.mean + estimate.half_width
+            ends["low"] = steady(low if column.low is None else max(low, min(column.low, estimate.mean)))
+            ends["high"] = steady(high if column.high is None else min(high, max(column.high, estimate.mean)))
+        return cls(mean=steady(estimate.mean), seeds=estimate.seeds, note=", ".join(notes), **ends)
 
     def behind(self, records: Iterable[Record]) -> "Cell":
-        """Return the same with the ids of the records it was made from."""
+        """Return the cell with the ids of the records it was made from."""
         return self.model_copy(update={"records": tuple(sorted({record.id for record in records}))})
 
     def interval(self, column: Column) -> str:
-        """Return the interval as a reader sees it: a half-width, or both ends where a bound cuts one off."""
+        """Return the interval as displayed: a half-width, or both ends where a bound cuts one off."""
         if self.mean is None or self.low is None or self.high is None:
             return ""
         below, above = self.mean - self.low, self.high - self.mean
@@ -112,7 +112,7 @@ class Cell(_Model):
         return f"{column.number(self.low)} to {column.number(self.high)}"
 
     def shown(self, column: Column) -> str:
-        """Return the whole place as a reader sees it, without its mark."""
+        """Return the whole cell as displayed, without its mark."""
         if self.mean is None:
             return f"{self.text} ({self.note})" if self.note and self.text else self.text or self.note
         interval = self.interval(column)
@@ -124,18 +124,18 @@ class Cell(_Model):
 
 
 class Row(_Model):
-    """One line, with what a reader must be warned of."""
+    """A row of a table, with its warnings."""
 
     keys: tuple[str, ...]
     """Texts that name it, one for each of the table's key columns."""
     defense: str
-    """Label of its defense, however the row is named."""
+    """Label of its defense, whatever the row's keys."""
     cells: tuple[Cell, ...]
     flags: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        """Its name in one text."""
+        """Keys as one text."""
         return ", ".join(self.keys)
 
 
@@ -147,11 +147,11 @@ class FilledColumn:
     cells: Mapping[Any, Cell]
 
     def with_marks(self, values: Mapping[Any, BySeed], seeds: set[int]) -> "FilledColumn":
-        """Return the same with the best marked, and whoever no test tells from it, by the figures of each seed."""
+        """Return the column with marks for the best cell and those that no test distinguishes from it, by seed."""
         complete = {
             key: each for key, each in values.items() if set(each) == seeds and self.cells[key].mean is not None
         }
-        # One seed tests nothing.
+        # A test needs more than one seed.
         if self.column.higher_is_better is None or len(seeds) < 2:
             return self
         marks = leaders(complete, highest=self.column.higher_is_better)
@@ -160,10 +160,10 @@ class FilledColumn:
 
 
 class Table(_Model):
-    """One table."""
+    """A table with its rows, columns and notes."""
 
     name: str = Field(pattern=r"^[\w][\w.-]*$", max_length=120)
-    """Of its files."""
+    """Name of its files."""
     title: str
     section: str
     keys: tuple[str, ...] = ("defense",)
@@ -179,9 +179,9 @@ class Table(_Model):
         rows: Iterable[Any] | None = None,
         flags: Callable[[Any], Iterable[str]] = lambda key: (),
         defense: Callable[[Any], str] = lambda key: key if isinstance(key, str) else key[-1],
-        **told: Any,
+        **fields: Any,
     ) -> "Table":
-        """Return a table of these columns; rows in this order, or in that of their cells."""
+        """Return a table of these columns; rows in the given order, or in that of their cells."""
         order = dict.fromkeys(key for each in filled for key in each.cells) if rows is None else rows
         return cls(
             columns=tuple(each.column for each in filled),
@@ -194,17 +194,17 @@ class Table(_Model):
                 )
                 for key in order
             ),
-            **told,
+            **fields,
         )
 
     @property
     def flags(self) -> list[str]:
-        """All flags of its rows, each once; a row refers to them by their places."""
+        """All flags of its rows, each once; a row refers to them by their numbers."""
         return list(dict.fromkeys(flag for row in self.rows for flag in row.flags))
 
     @property
     def footnotes(self) -> list[str]:
-        """Return flags with their places, and then notes."""
+        """Flags with their numbers, then notes."""
         return [*(f"⚑{place} {flag}" for place, flag in enumerate(self.flags, start=1)), *self.notes]
 
 
@@ -221,6 +221,6 @@ class Board(_Model):
 
     @property
     def sections(self) -> list[str]:
-        """Headings of its tables, in their order."""
+        """Headings of its tables, in order."""
         there = dict.fromkeys(table.section for table in self.tables)
         return [name for name in SECTIONS if name in there] + [name for name in there if name not in SECTIONS]

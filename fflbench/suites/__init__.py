@@ -1,1 +1,1 @@
-"""Suites: files that say which attacks meet which defenses, on which task, with which seeds."""
+"""Suites: files that combine attacks, defenses, tasks and seeds."""

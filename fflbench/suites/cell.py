@@ -1,4 +1,4 @@
-"""A cell: one run of a measure, with everything that decides its result."""
+"""Cell of a suite: one run of a measure, with all that determines its result."""
 
 import functools
 from collections.abc import Mapping
@@ -20,30 +20,30 @@ from fflbench.tasks import Task
 
 @dataclass(frozen=True)
 class Cell:
-    """A task, a defense, a measure, a seed and, where the measure runs one, an attack."""
+    """Task, defense, measure, seed and, where the measure runs one, attack."""
 
     configuration: Mapping[str, Any]
-    """Everything that decides its result."""
+    """Everything that determines its result."""
     labels: Mapping[str, str]
     """Labels of its parts in the suite."""
     sweep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By kind, the parameter that the suite sweeps over, its value here, and the label that all values share."""
+    """Parameter that the suite sweeps over, its value here, and the label that all values share, by kind."""
     shared_by: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Labels of other defenses that agree in all that the measure depends on, with the sweep of each, if any."""
 
     @classmethod
     def of(cls, record: Record) -> "Cell":
-        """Return the cell that a record is of."""
+        """Return the cell of a record."""
         return cls(record.configuration, record.labels, record.sweep, record.shared_by)
 
     @functools.cached_property
     def id(self) -> str:
-        """A hash of the whole configuration, parameters included."""
+        """Hash of the whole configuration, parameters included."""
         return identify(self.configuration)
 
     @property
     def seed(self) -> int:
-        """The cell's seed."""
+        """Seed of the cell."""
         seed: int = self.configuration["seed"]
         return seed
 
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def attack(self) -> Any:
-        """The attack that its measure runs; None where it runs none."""
+        """Attack that its measure runs; None where it runs none."""
         kind = self.measure.attacked
         return None if kind is None else self.create(kind)
 
@@ -74,23 +74,23 @@ class Cell:
 
     @property
     def deviation(self) -> Deviation | None:
-        """How participants depart from the transport's protocol, if in any way."""
+        """Deviation of participants from the transport's protocol, if any."""
         chosen = self.configuration.get(DEVIATION)
         return create_deviation(chosen["name"], chosen["parameters"])[1] if chosen else None
 
     @property
     def data_set(self) -> DataSet | None:
-        """The data set that it needs, if any."""
+        """Data set that it needs, if any."""
         task: Task = self.create(Kind.TASK)
         return task.data_set if self.measure.needs_data or task.model_from_data else None
 
     def create(self, kind: Kind) -> Any:
-        """Its task, measure or attack with all parameters set."""
+        """Return its task, measure or attack with all parameters set."""
         chosen = self.configuration[kind]
         return registry.get(kind, chosen["name"]).create(**chosen["parameters"])
 
     def created(self) -> dict[str, Any]:
-        """All that its measure runs on, with parameters set."""
+        """Return the task, attack, defense and deviation that its measure runs on."""
         task = self.create(Kind.TASK)
         return {"task": task, "attack": self.attack, "defense": self.defense, "deviation": self.deviation}
 

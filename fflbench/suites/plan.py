@@ -1,4 +1,4 @@
-"""From a suite to its cells: every task with every attack, defense and seed, each checked before anything runs."""
+"""Plan of a suite: cells of every task with every attack, defense and seed, each checked before anything runs."""
 
 import itertools
 import json
@@ -22,31 +22,31 @@ from fflbench.suites.suite import Suite
 from fflbench.tasks import Task
 
 ROBUSTNESS = "robustness"
-"""The measure of a suite that names none."""
+"""Measure of a suite that names none."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A task, measure, attack, defense or deviation with its parameters, under the label that the tables show."""
+    """Task, measure, attack, defense or deviation with its parameters, under the label that tables show."""
 
     label: str
     configuration: Mapping[str, Any]
     sweep: Mapping[str, Any] = field(default_factory=dict)
-    """As in a cell; empty where its suite sweeps over none of its parameters."""
+    """Sweep, as in a cell; empty where its suite sweeps over none of its parameters."""
 
     def create(self, kind: Kind) -> Any:
-        """The thing itself."""
+        """Return the plugin with its parameters set."""
         if kind is Kind.DEFENSE:
             return chain.create(self.configuration)
         return registry.get(kind, self.configuration["name"]).create(**self.configuration["parameters"])
 
 
 def plan(suite: Suite) -> list[Cell]:
-    """All cells, in the order of the file; defenses share those that do not depend on what they differ in."""
+    """Return all cells, in the order of the file; defenses share cells that depend on none of their differences."""
     cells: dict[str, Cell] = {}
     for part in (suite, *suite.parts):
         for cell in _cells(part):
-            with _told(part.source):
+            with _located(part.source):
                 for label in cell.labels.values():
                     _check_label(label)
                 cells[cell.id] = _shared(cells[cell.id], cell) if _id(cell) in cells else cell
@@ -68,7 +68,7 @@ def _id(cell: Cell) -> str:
 
 
 def _shared(cell: Cell, other: Cell) -> Cell:
-    """A cell with the label of another defense; what is the same in everything but its labels is refused."""
+    """Return a cell that another defense shares; refuse a duplicate that differs only in its labels."""
     label = other.labels["defense"]
     alike = {**cell.labels, "defense": ""} == {**other.labels, "defense": ""}
     taken = label in (cell.labels["defense"], *cell.shared_by)
@@ -106,11 +106,11 @@ def _cell(seed: int, chosen: Mapping[str, Choice]) -> Cell:
 
 
 def _applies(suite: Suite, chosen: Mapping[str, Choice], created: Mapping[str, Any]) -> bool:
-    """Whether a measure makes sense for a defense; what could only fail later is refused."""
+    """Return whether a measure applies to a defense; refuse combinations that could only fail later."""
     task, measure, defense = (created[kind] for kind in (Kind.TASK, Kind.MEASURE, Kind.DEFENSE))
     attacks = [kind for kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK) if kind in chosen]
     under = "".join(f" under {chosen[kind].label}" for kind in attacks)
-    with _told(f"{suite.source}: [defense.{chosen[Kind.DEFENSE].label}]{under}"), plugin_code("planning it failed"):
+    with _located(f"{suite.source}: [defense.{chosen[Kind.DEFENSE].label}]{under}"), plugin_code("planning it failed"):
         if not measure.applies(defense):
             return False
         measure.check(task, defense, created[attacks[0]] if attacks else None)
@@ -119,8 +119,8 @@ def _applies(suite: Suite, chosen: Mapping[str, Choice], created: Mapping[str, A
 
 
 @contextmanager
-def _told(where: str) -> Iterator[None]:
-    """Let errors say where in a suite they are."""
+def _located(where: str) -> Iterator[None]:
+    """Add the place in the suite to error messages."""
     try:
         yield
     except FflbenchError as error:
@@ -131,7 +131,7 @@ def _told(where: str) -> Iterator[None]:
 
 
 def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[str, Choice]]:
-    """The attacks that a measure runs; one that runs none has an empty one."""
+    """Return the attacks that a measure runs; one empty choice for a measure that runs none."""
     kind = measure.attacked
     if kind is None:
         if suite.attacks:
@@ -155,21 +155,21 @@ def _choices(
     tables: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any] | None = None,
 ) -> list[Choice]:
-    found = []
+    choices = []
     for label in labels:
         where = f"[{kind}]" if kind is Kind.MEASURE else f"[{kind}.{label}]" if label in tables else kind.plural
-        with _told(f"{suite.source}: {where}"):
+        with _located(f"{suite.source}: {where}"):
             name, given = _used(kind, label, {**(common or {}), **tables.get(label, {})})
             entry = registry.get(kind, name)
             for varied in _grid(given, _lists(entry.parameters)):
                 configuration = _kept(entry, {"name": name, "parameters": entry.check(given | varied)})
-                found.append(_choice(label, given, varied, configuration))
-                found[-1].create(kind)
-    return found
+                choices.append(_choice(label, given, varied, configuration))
+                choices[-1].create(kind)
+    return choices
 
 
 def _used(kind: Kind, label: str, table: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What a table uses, which is its label if it does not say, and the rest of the table."""
+    """Return the name that a table uses (default: its label) and the rest of the table."""
     given = dict(table)
     name = given.pop("use", label)
     if not isinstance(name, str):
@@ -180,7 +180,7 @@ def _used(kind: Kind, label: str, table: Mapping[str, Any]) -> tuple[str, dict[s
 def _choice(
     label: str, given: Mapping[str, Any], varied: Mapping[str, Any], configuration: Mapping[str, Any]
 ) -> Choice:
-    """One point of a grid.
+    """Return one point of a grid.
 
     The axis of tables and plots is the parameter with most values of those with a list of numbers, if any.
     """
@@ -204,7 +204,7 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 
 def _kept(owner: object, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration as a record will hold it."""
+    """Return a configuration, or raise an error if no record can hold it."""
     try:
         json.dumps(configuration, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -213,12 +213,12 @@ def _kept(owner: object, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _lists(known: Sequence[Parameter]) -> set[str]:
-    """Parameters that are lists, so that a list is one value of theirs."""
+    """Return the names of parameters whose value is a list, so that a list is no sweep."""
     return {each.name for each in known if get_origin(plain_type(each.annotation)) in (list, tuple)}
 
 
 def _grid(given: Mapping[str, Any], lists: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Every combination of values of the parameters that are no lists and were given one."""
+    """Yield every combination of the values of parameters that are swept over."""
     varied = [name for name, value in given.items() if isinstance(value, list) and name not in lists]
     for name in varied:
         if not given[name]:
@@ -231,43 +231,43 @@ def _grid(given: Mapping[str, Any], lists: Collection[str]) -> Iterator[dict[str
 
 
 def _defenses(suite: Suite, measure: Measure) -> list[Choice]:
-    """Chains with their parameters, each with those of its parts only that the measure depends on."""
-    found = []
-    with _told(f"{suite.source}: defenses"):
+    """Return chains with their parameters, each restricted to the parts that the measure depends on."""
+    choices = []
+    with _located(f"{suite.source}: defenses"):
         labels = _spelled_out(suite.defenses, suite.defense)
     for label in labels:
         where = f"[defense.{label}]" if label in suite.defense else "defenses"
-        with _told(f"{suite.source}: {where}"):
+        with _located(f"{suite.source}: {where}"):
             text, table = _used(Kind.DEFENSE, label, suite.defense.get(label, {}))
             parts = chain.parse(text)
             given = _flat(parts, table)
             for varied in _grid(given, _lists_of(parts)):
                 whole = parts.check(_nested(parts, given | varied, measure.mode))
                 chain.create(whole)
-                found.append(_choice(label, given, varied, _kept(f'defense "{parts}"', whole)))
-    return [_restricted(choice, measure.depends_on) for choice in found]
+                choices.append(_choice(label, given, varied, _kept(f'defense "{parts}"', whole)))
+    return [_restricted(choice, measure.depends_on) for choice in choices]
 
 
 def _restricted(choice: Choice, depends_on: Collection[str]) -> Choice:
-    """A defense without the parts that make no difference; a sweep over those is none."""
+    """Return a defense without the parts that make no difference, and without a sweep over those."""
     kept = restricted(choice.configuration, depends_on)
     swept = choice.sweep and choice.sweep["value"] in values_of(kept, choice.sweep["parameter"])
     return Choice(choice.label, kept, choice.sweep if swept else {})
 
 
 def _flat(parts: Parts, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as one table; those of a single part under names such as `clipping.bound`."""
+    """Return parameters as one table, those of a single part under names such as `clipping.bound`."""
     names = {entry.name for entry in parts.entries}
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in table.items():
         own = name in names and isinstance(value, Mapping)
-        found |= {f"{name}.{inner}": of_part for inner, of_part in value.items()} if own else {name: value}
-    return found
+        flat |= {f"{name}.{inner}": of_part for inner, of_part in value.items()} if own else {name: value}
+    return flat
 
 
 def _nested(parts: Parts, flat: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """The same in a table for each part; parts that can run in the measure's mode do, unless the suite says how."""
-    found: dict[str, Any] = {}
+    """Return parameters in one table per part; set the measure's mode where a part has it and the suite sets none."""
+    nested: dict[str, Any] = {}
     for entry in parts.entries:
         start = f"{entry.name}."
         own = {name.removeprefix(start): value for name, value in flat.items() if name.startswith(start)}
@@ -275,9 +275,9 @@ def _nested(parts: Parts, flat: Mapping[str, Any], mode: str) -> dict[str, Any]:
         if mode == "full" and mode in modes and "mode" not in flat:
             own = {"mode": mode, **own}
         if own:
-            found[entry.name] = own
+            nested[entry.name] = own
     starts = tuple(f"{entry.name}." for entry in parts.entries)
-    return {name: value for name, value in flat.items() if not name.startswith(starts)} | found
+    return {name: value for name, value in flat.items() if not name.startswith(starts)} | nested
 
 
 def _lists_of(parts: Parts) -> set[str]:
@@ -290,18 +290,18 @@ def _lists_of(parts: Parts) -> set[str]:
 
 
 def _spelled_out(labels: Sequence[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """With every other registered rule and named chain in the place of a star."""
+    """Return labels with every other registered rule and named chain in the place of a star."""
     if "*" not in labels:
         return list(labels)
     taken = set()
     for label in labels:
-        # What is no defense is refused where its table is read.
+        # A label that is no defense is refused where its table is read.
         with suppress(FflbenchError):
             taken.add(str(chain.parse(_used(Kind.DEFENSE, label, tables.get(label, {}))[0])))
     others = []
     for entry in (*registry.entries(Kind.RULE), *registry.entries(Kind.DEFENSE)):
         parts = chain.parse(entry.name)
-        # A transport that shows only a sum may be an ideal, with no protocol whose cost could be measured.
+        # A transport that shows only a sum may be ideal, without a protocol whose cost could be measured.
         if str(parts) not in taken and parts.transport.target.rows != "sum" and not _missing(parts.transport):
             others.append(entry.name)
     return [name for label in labels for name in (sorted(others) if label == "*" else [label])]
@@ -318,20 +318,20 @@ def _missing(transport: Entry) -> str:
 
 
 def _deviations(suite: Suite, name: str, measure: Measure, defenses: Sequence[Choice]) -> dict[str, list[Choice]]:
-    """Ways in which participants depart from the protocol of each transport that the suite has a table for."""
+    """Return deviations from the protocol of each transport that the suite has a table for."""
     used = {defense.configuration.get("transport", {}).get("name") for defense in defenses}
-    found: dict[str, list[Choice]] = {}
+    deviations: dict[str, list[Choice]] = {}
     for transport, given in suite.deviation.items():
-        with _told(f"{suite.source}: [{DEVIATION}.{transport}]"):
+        with _located(f"{suite.source}: [{DEVIATION}.{transport}]"):
             declared = deviation_class(transport)
             if measure.attacked is not Kind.ATTACK:
                 raise ParameterError(f'measure "{name}" runs no poisoning attacks, so that nobody deviates')
             if transport not in used and not suite.narrowed:
                 raise ParameterError(f'no defense here has the transport "{transport}"')
-            found[transport] = [
+            deviations[transport] = [
                 _way(transport, given | varied) for varied in _grid(given, _lists(parameters.of_dataclass(declared)))
             ]
-    return found
+    return deviations
 
 
 def _way(transport: str, given: Mapping[str, Any]) -> Choice:
@@ -341,6 +341,6 @@ def _way(transport: str, given: Mapping[str, Any]) -> Choice:
 
 
 def _acts(way: Choice, task: Task, attack: Any) -> bool:
-    """Whether a deviation changes anything; one that only attackers take needs some."""
+    """Return whether a deviation changes anything; one that only attackers take needs some."""
     _, deviation = create_deviation(way.configuration["name"], way.configuration["parameters"])
     return not deviation.needs_attackers or attack.count(task.participants) > 0

@@ -1,4 +1,4 @@
-"""The suites that come with fflbench, registered by their file names."""
+"""Suites that come with fflbench, registered by their file names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A suite file: which tasks, attacks and defenses meet, with which parameters and seeds.
+"""Suite file: tasks, attacks and defenses to combine, with their parameters and seeds.
 
 The format is documented in docs/suites.md. Nothing in a suite file is ever executed.
 """
@@ -24,7 +24,7 @@ Tables = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """What a suite file says."""
+    """Content of a suite file."""
 
     name: str
     source: str
@@ -44,15 +44,15 @@ class Suite:
     ] = field(default_factory=dict)
     deviation: Annotated[Tables, "how participants depart from one transport's protocol"] = field(default_factory=dict)
     measure: Annotated[
-        dict[str, Any], "what is found out: use = its name (robustness if not given), and its parameters"
+        dict[str, Any], "what is measured: use = its name (robustness if not given), and its parameters"
     ] = field(default_factory=dict)
     also: Annotated[
         list[dict[str, Any]], "more cells: the same keys but title; tasks, defenses and seeds, if not given, as above"
     ] = field(default_factory=list)
     parts: tuple["Suite", ...] = ()
-    """What `also` says."""
+    """Suites of the `also` tables."""
     narrowed: bool = False
-    """Whether its defenses were set from outside, so that a transport with a table may no longer be used."""
+    """Whether its defenses were set by `--set`, so that a transport with a table may be unused."""
 
 
 KEYS = tuple(
@@ -61,13 +61,13 @@ KEYS = tuple(
     if parameter.name not in ("name", "source", "parts", "narrowed")
 )
 LARGEST = 10**7
-"""Bytes that a suite file may have."""
+"""Most bytes of a suite file."""
 
 INHERITED = ("tasks", "defenses", "seeds", "overrides")
 
 
 def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
-    """A shipped suite by its name, or a file by its path, with `--set` applied."""
+    """Return a shipped suite by its name, or a suite file by its path, with `--set` applied."""
     path = find(name_or_path)
     try:
         content = tomllib.loads(read_bytes(path, LARGEST).decode("utf-8"))
@@ -79,7 +79,7 @@ def read(name_or_path: str, settings: Iterable[str] = ()) -> Suite:
 
 
 def find(name_or_path: str) -> Path:
-    """The file of a suite."""
+    """Return the file of a suite."""
     path = Path(name_or_path)
     if path.suffix == ".toml" or os.path.isfile(path):  # noqa: PTH113 (a name too long for a file is none)
         if not re.fullmatch(r"\w[\w. -]*", path.stem):
@@ -97,11 +97,11 @@ def find(name_or_path: str) -> Path:
 def parse(
     content: Mapping[str, Any], name: str, source: str, settings: Iterable[str] = (), *, narrowed: bool = False
 ) -> Suite:
-    """A suite from the content of its file, or an error that names the file and the key."""
-    merged, told = dict(content), list(settings)
-    for setting in told:
+    """Return a suite from the content of its file, or raise an error that names the file and the key."""
+    merged, applied = dict(content), list(settings)
+    for setting in applied:
         merged = _set(merged, setting)
-    narrowed = narrowed or "defenses" in _narrow(merged, told)
+    narrowed = narrowed or "defenses" in _narrow(merged, applied)
     try:
         checked = parameters.check(source, KEYS, merged, noun="key")
     except ParameterError as error:
@@ -123,31 +123,31 @@ def parse(
 
 
 def _part(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The content of a part, with what it takes over from its suite."""
+    """Return the content of an `also` table, with the keys inherited from its suite."""
     if whole_suites := {"title", "description", "also"} & set(part):
         raise SuiteError(f"{source}: [[also]] has no {min(whole_suites)} of its own")
     whole = {key: content[key] for key in INHERITED if key in content} | dict(part)
     for key in ("task", "attack", "defense"):
         listed, own = whole.get(f"{key}s"), part.get(key, {})
-        # What is of another type than it should be is told later, with the part's name.
+        # A wrong type is reported later, with the part's name.
         if isinstance(listed, list) and isinstance(own, dict):
             whole[key] = {label: table for label, table in content.get(key, {}).items() if label in listed} | own
     return whole
 
 
 def _narrow(content: dict[str, Any], settings: list[str]) -> set[str]:
-    """Return the lists of names that were set from outside; tables of names no longer in them are not missed."""
-    told = {setting.partition("=")[0].strip() for setting in settings} & {"tasks", "attacks", "defenses"}
-    for key in told:
+    """Return the lists of names that were set by `--set`, and remove tables of names no longer in them."""
+    narrowed = {setting.partition("=")[0].strip() for setting in settings} & {"tasks", "attacks", "defenses"}
+    for key in narrowed:
         table, listed = content.get(key[:-1]), content.get(key)
-        # What is of another type than it should be is told later, with its key.
+        # A wrong type is reported later, with its key.
         if isinstance(table, dict) and isinstance(listed, list):
             content[key[:-1]] = {name: value for name, value in table.items() if name in listed}
-    return told
+    return narrowed
 
 
 def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
-    """`content` with one `--set key=value` applied; a key that is no key of suites is a field of all tasks."""
+    """Return `content` with one `--set key=value` applied; a key that no suite has is a field of all tasks."""
     key, equals, text = setting.partition("=")
     path = key.strip().split(".")
     if not equals or not all(path):

@@ -1,4 +1,4 @@
-"""Tasks, a file each: data, a model, a training recipe, and how attacks aim at them."""
+"""Tasks, one file each: data, a model, a training recipe, and the classes that attacks aim at."""
 
 from fflbench.tasks.task import Task
 

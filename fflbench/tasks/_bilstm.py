@@ -1,11 +1,11 @@
-"""The network of imdb-bilstm; apart from its task because it needs torch to be defined."""
+"""Network of imdb-bilstm, in its own module because its definition imports torch."""
 
 import torch
 from torch import Tensor, nn
 
 
 class BiLSTM(nn.Module):
-    """An embedding, one bidirectional LSTM, the mean and the maximum of its states over the words, and one logit."""
+    """Embedding, bidirectional LSTM, mean and maximum of its states over the words, and one logit."""
 
     def __init__(self, vocabulary: int, *, padding: int, embedding: int = 100, hidden: int = 128) -> None:
         super().__init__()
@@ -15,7 +15,7 @@ class BiLSTM(nn.Module):
         self.output = nn.Linear(4 * hidden, 1)
 
     def forward(self, words: Tensor) -> Tensor:
-        """One logit a review. Padding is left out of both poolings; a review without words counts as one padding."""
+        """Return one logit per review; both poolings ignore padding, and a review without words is one padding."""
         states, _ = self.lstm(self.embedding(words))
         absent = (words == self.padding).unsqueeze(-1)
         absent[:, -1] = False

@@ -1,5 +1,6 @@
-"""Adult (Kohavi, Scaling up the accuracy of naive-Bayes classifiers, KDD 1996) with a multi-layer perceptron, as in the
-FFL paper, section "Data sets and models".
+"""Adult (Kohavi, Scaling up the accuracy of naive-Bayes classifiers, KDD 1996) with a multi-layer perceptron.
+
+As in the FFL paper, section "Data sets and models".
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,7 @@
-"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009) with the network that Geiping et
-al. invert (How easy is it to break privacy in federated learning?, NeurIPS 2020), as in the FFL paper's figures.
+"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009) with a convolutional network.
+
+Geiping et al. attack this network (How easy is it to break privacy in federated learning?, NeurIPS 2020), and so do the
+figures of the FFL paper.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 WIDTHS = ((1, 2, 2, 4, 4, 4), (4, 4))
-"""Channels of the convolutions, in times of the width; a pooling of three by three ends each block."""
+"""Channels of the convolutions, as multiples of the width; a pooling of three by three ends each block."""
 LEFT = 3 * 3
-"""Positions that are left of an image."""
+"""Positions of an image after the poolings."""
 
 
 @task("cifar10-convnet", title="CIFAR-10, ConvNet")

@@ -1,7 +1,7 @@
-"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009) with VGG16 (Simonyan and
-Zisserman, Very deep convolutional networks for large-scale image recognition, ICLR 2015), as in the FFL paper.
+"""CIFAR-10 (Krizhevsky, Learning multiple layers of features from tiny images, 2009) with VGG16, as in the FFL paper.
 
-With batch normalisation, and one fully connected layer instead of three, since five poolings leave a single position
+VGG16 is by Simonyan and Zisserman (Very deep convolutional networks for large-scale image recognition, ICLR 2015); here
+with batch normalisation, and one fully connected layer instead of three, since five poolings leave a single position
 of a 32 x 32 image.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-"""The widths of VGG16's convolutions (configuration D); a pooling ends each block."""
+"""Widths of VGG16's convolutions (configuration D); a pooling ends each block."""
 
 
 @task("cifar10-vgg16", title="CIFAR-10, VGG16")

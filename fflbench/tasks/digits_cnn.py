@@ -1,5 +1,6 @@
-"""Handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) with the sigmoid network that papers on gradient
-inversion attack (Zhu et al., Deep leakage from gradients, NeurIPS 2019).
+"""Handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) with a sigmoid network.
+
+Papers on gradient inversion attack such networks (Zhu et al., Deep leakage from gradients, NeurIPS 2019).
 """
 
 from typing import TYPE_CHECKING

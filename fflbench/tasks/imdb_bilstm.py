@@ -1,5 +1,6 @@
-"""Film reviews (Maas et al., Learning word vectors for sentiment analysis, ACL 2011) with a bidirectional LSTM, as in
-the FFL paper, section "Data sets and models".
+"""Film reviews (Maas et al., Learning word vectors for sentiment analysis, ACL 2011) with a bidirectional LSTM.
+
+As in the FFL paper, section "Data sets and models".
 """
 
 from typing import TYPE_CHECKING

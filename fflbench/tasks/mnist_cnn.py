@@ -1,5 +1,6 @@
-"""MNIST (LeCun et al., Gradient-based learning applied to document recognition, 1998) with a convolutional network, as
-in the FFL paper, section "Data sets and models".
+"""MNIST (LeCun et al., Gradient-based learning applied to document recognition, 1998) with a convolutional network.
+
+As in the FFL paper, section "Data sets and models".
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What every task has."""
+"""Base class of tasks."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -21,34 +21,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """A learning problem: override `model`, say where the data comes from, and change the defaults that do not fit.
+    """Learning problem: override `model`, name the data set or override `data`, and change defaults as needed.
 
     Every field can be set from a suite. A fresh optimiser starts each round, and the last, smaller batch counts too.
     """
 
     data_set: ClassVar[DataSet | None] = None
-    """The set it learns from; a task with arrays of its own overrides `data` instead."""
+    """Data set of the task; a task with arrays of its own overrides `data` instead."""
     classes: ClassVar[tuple[str, ...]]
-    """What the classes are called, in the order of their numbers."""
+    """Names of the classes, in the order of their numbers."""
     model_from_data: ClassVar[bool] = False
-    """Whether the model follows from the data, as from a vocabulary."""
+    """Whether the model's shape depends on the data, as on a vocabulary."""
     cpus: ClassVar[float] = 1.0
-    """Processors a cell asks a cluster for."""
+    """Processors that a cell requests on a cluster."""
     gpus: ClassVar[float] = 1.0
-    """The same of GPUs, where it trains on one; small tasks share."""
+    """GPUs that a cell requests on a cluster if it trains on one; small tasks share."""
 
-    participants: Annotated[int, Ge(1), Le(10**6), "people who hold training data"] = 20
+    participants: Annotated[int, Ge(1), Le(10**6), "participants that hold training data"] = 20
     per_round: Annotated[int, Ge(1), Le(10**6), "participants selected each round"] = 10
     rounds: Annotated[int, Ge(1), Le(10**6), "rounds of training"] = 30
-    local_epochs: Annotated[int, Ge(1), Le(10**6), "passes over its own data a participant makes each round"] = 1
+    local_epochs: Annotated[int, Ge(1), Le(10**6), "passes of a participant over its own data in each round"] = 1
     batch_size: Annotated[int, Ge(1), Le(10**9), "examples in a batch"] = 32
     optimizer: Annotated[Literal["sgd", "adam"], "what participants train with"] = "sgd"
     learning_rate: Annotated[float, Gt(0), "the optimiser's step"] = 0.01
     momentum: Annotated[float, Ge(0), Lt(1), "of SGD; Adam has none to set"] = 0.9
     loss: Annotated[
-        Literal["cross-entropy", "binary-cross-entropy"], "one output a class, or one logit for the second of two"
+        Literal["cross-entropy", "binary-cross-entropy"], "one output per class, or one logit for the second of two"
     ] = "cross-entropy"
-    decision_threshold: Annotated[float, Gt(0), Lt(1), "probability from which a binary task says yes"] = 0.5
+    decision_threshold: Annotated[
+        float, Gt(0), Lt(1), "probability from which a binary task predicts the second class"
+    ] = 0.5
     partition: Annotated[Scheme, "how training examples are divided among participants"] = "iid"
     dirichlet_alpha: Annotated[float, Gt(0), Le(1e6), "evenness of a Dirichlet partition; small is uneven"] = 0.5
     shards: Annotated[int, Ge(1), Le(10**6), "shards each participant is dealt in a partition by shards"] = 2
@@ -79,32 +81,32 @@ class Task(ABC):
             )
 
     def data(self) -> Data:
-        """The training and test part."""
+        """Return the training and test part."""
         if self.data_set is None:
             raise NotImplementedError(f"{type(self).__name__} has neither data() nor a data_set")
         return load(self.data_set)
 
     @abstractmethod
     def model(self) -> "nn.Module":
-        """A new model with random weights. Torch is imported here, not at the top, so that listing tasks is quick."""
+        """Return a new model with random weights; import torch here, not at the top, so that listing tasks is quick."""
 
     def trait(self, examples: Examples) -> npt.NDArray[np.bool_]:
-        """Which examples have what property inference asks for; here: those of the source class."""
+        """Return which examples have the property that property inference targets; by default, the source class."""
         having: npt.NDArray[np.bool_] = examples.y == self.source
         return having
 
     def divide(self, y: Labels, seed: int) -> list[Indices]:
-        """Which training examples each participant holds; decided by the seed alone."""
+        """Return the training examples of each participant, which the seed alone determines."""
         rng = stream(seed, "partition")
         return partition(self.partition, y, self.participants, rng, alpha=self.dirichlet_alpha, shards=self.shards)
 
     @property
     def countable(self) -> bool:
-        """Whether the model can be built without a network."""
+        """Whether the model can be built without a download."""
         return not (self.model_from_data and self.data_set and not is_here(self.data_set))
 
     def parameter_count(self) -> int | None:
-        """How many parameters the model learns, counted without storing it; nothing where that needs absent data."""
+        """Return the number of the model's parameters, counted without storing it; None if that needs absent data."""
         if not self.countable:
             return None
         import torch

@@ -19,14 +19,14 @@ def test_own_arrays_are_brought_to_the_types_of_training():
 @pytest.mark.parametrize(
     ("x", "y", "reason"),
     [
-        (X, Y[:3], "one class an input"),
+        (X, Y[:3], "one class per input"),
         (X[:0], Y[:0], "at least one"),
         (X, Y.astype(float), "whole numbers from 0"),
         (X, Y - 1, "whole numbers from 0"),
         (X + np.nan, Y, "not finite"),
         (X - np.inf, Y, "not finite"),
         (X + 1e300, Y, "not finite"),
-        (1.0, Y, "one class an input"),
+        (1.0, Y, "one class per input"),
         (X.astype(str), Y, "must be numbers"),
     ],
 )

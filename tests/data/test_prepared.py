@@ -134,7 +134,7 @@ def test_with_a_read_only_cache_too_the_arrays_are_made_anew_and_that_is_said(he
     for folder in (here, tmp_path / "cache"):
         folder.chmod(0o555)
     try:
-        with pytest.warns(UserWarning, match="prepared anew each time: no cache folder can be written"):
+        with pytest.warns(UserWarning, match="prepared again each time: no cache folder can be written"):
             assert load(small_set()).train.x[7] == 7
     finally:
         for folder in (here, tmp_path / "cache"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fflbench.execution import standing
+from fflbench.execution import status
 
 SUITE = """
 tasks = ["digits-mlp"]
@@ -153,7 +153,7 @@ class Command:
 
     def standing(self, out="results"):
         """What the run says of itself."""
-        return standing.read(self.folder / out / "own")
+        return status.read(self.folder / out / "own")
 
 
 def results(records):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fflbench.cli import main
-from fflbench.execution import standing
+from fflbench.execution import status
 from tests.execution.conftest import SUITE
 
 GOOD = {"suite": "own", "command": "fflbench run own", "host": "here", "process": 1, "cells": 3, "before": 0}
@@ -50,14 +50,14 @@ def refused(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("what", BAD_STATUS)
 def test_a_damaged_status_file_is_one_sentence(refused, tmp_path, what):
-    (tmp_path / "own" / standing.FILE).write_bytes(BAD_STATUS[what])
+    (tmp_path / "own" / status.FILE).write_bytes(BAD_STATUS[what])
     for options in ((), ("--json",)):
         told = refused("status", "own", *options)
         assert told == "fflbench: own/.run is damaged; the next run in that folder makes it anew\n"
 
 
 def test_a_status_file_that_is_none_is_one_sentence(refused, tmp_path):
-    place = tmp_path / "own" / standing.FILE
+    place = tmp_path / "own" / status.FILE
     place.mkdir()
     assert refused("status", "own") == "fflbench: own/.run is a folder, not a file\n"
     place.rmdir()
@@ -74,7 +74,7 @@ def test_a_status_file_that_is_none_is_one_sentence(refused, tmp_path):
 
 def test_a_run_makes_a_damaged_status_file_anew(fflbench):
     (fflbench.folder / "results/own").mkdir(parents=True)
-    (fflbench.folder / "results/own" / standing.FILE).write_bytes(b"[" * 200_000)
+    (fflbench.folder / "results/own" / status.FILE).write_bytes(b"[" * 200_000)
     fflbench("run", "own.toml", "--set", 'defenses=["median"]', "--set", 'attacks=["none"]', "--seeds", "0")
     assert fflbench.standing().state == "finished"
 

@@ -24,7 +24,7 @@ def load() -> None:
     from fflbench import aggregation, cli, listing, registry, run_and_report  # noqa: F401
     from fflbench.execution import cell, run, verify  # noqa: F401
     from fflbench.federation import rounds  # noqa: F401
-    from fflbench.privacy import brought  # noqa: F401
+    from fflbench.privacy import gradient_file  # noqa: F401
     from fflbench.records import evidence, manifest  # noqa: F401
     from fflbench.report import leaderboard, show  # noqa: F401
 

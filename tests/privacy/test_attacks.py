@@ -130,7 +130,7 @@ def test_scores_pair_reconstructions_with_originals():
     x = rng.random((3, 1, 4, 4)).astype(np.float32)
     y = np.array([0, 1, 2])
     found = score(x, y, x[[2, 0, 1]], y[[2, 0, 1]])
-    np.testing.assert_array_equal(found.found, x)
+    np.testing.assert_array_equal(found.rebuilt, x)
     assert found.psnr == [150.0] * 3
     assert found.label_accuracy == 1
     assert score(x, y, x * 0, np.array([2, 2, 0])).label_accuracy == pytest.approx(2 / 3)

@@ -12,7 +12,7 @@ from fflbench import registry
 from fflbench.data import Examples
 from fflbench.errors import SuiteError
 from fflbench.execution.cell import play
-from fflbench.privacy.crowd import Crowd, Dealer, _digests, alike, dealt_anew
+from fflbench.privacy.member_split import Dealer, MemberSplit, _digests, alike, dealt_anew
 from fflbench.privacy.membership import MembershipAttack
 from fflbench.privacy.roc import by_chance, curve
 from fflbench.registry import Kind, privacy_attack
@@ -221,7 +221,7 @@ def test_reconstructions_are_no_membership_attacks():
 
 def crowd(name, trained=20, **fields):
     task, pool = dealt_anew(registry.get(Kind.TASK, name).create(**fields), 0)
-    return Crowd.of(task, pool, 0, set(range(trained)), set(range(10)))
+    return MemberSplit.of(task, pool, 0, set(range(trained)), set(range(10)))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How attackers can depart from the fragment exchange (Jebreel et al., section on security, and docs/ffl.md)."""
+"""Deviations of attackers from the fragment exchange (Jebreel et al., section on security, and docs/ffl.md)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ from fflbench.federation import Deviation
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeDeviation(Deviation):
-    """Behaviour of attackers inside the exchange; they accept whoever asks, whatever the other's reputation."""
+    """Behaviour of attackers in the exchange; they accept every partner, whatever its reputation."""
 
     strategy: Annotated[
         Literal[1, 2, 3], "1 exchange as agreed, 2 submit all poison instead, 3 give poison away and submit clean"

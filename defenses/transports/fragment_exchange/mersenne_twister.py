@@ -1,10 +1,10 @@
-"""Solving a Mersenne Twister (Matsumoto and Nishimura, ACM TOMACS 1998) of which some outputs are missing.
+"""Recovery of missing outputs of a Mersenne Twister (Matsumoto and Nishimura, ACM TOMACS 1998).
 
-Outputs are the words x of a recurrence, each scrambled by a map that can be undone:
+Outputs are the words x of a recurrence, each tempered by an invertible map:
 
     x[i + 624] = x[i + 397] ^ twist(upper bit of x[i], lower bits of x[i + 1])
 
-where the twist can be undone too. So of the three things in a line any two give the third, and with half of many words
+where the twist is invertible too. So any two of the three terms in a line give the third, and with half of many words
 known passes over all lines give the rest, as an erasure code is decoded by peeling: nine tenths of 3,000 words, all of
 20,000. (Elimination of all bits at once would need fewer words and take minutes instead of milliseconds.)
 """
@@ -22,8 +22,8 @@ Known = npt.NDArray[np.bool_]
 
 
 def solve(outputs: Words, known: Known) -> tuple[Words, Known] | None:
-    """All outputs, and which of them are sure, from those that are known; nothing where these are no twister's."""
-    # The words before the first output are unknown, but lines run through them.
+    """Return all outputs, and which of them are certain, from known ones; None where no twister gives these."""
+    # The words before the first output are unknown, but part of the recurrence.
     words = np.concatenate([np.zeros(N, np.uint32), np.where(known, untemper(outputs), np.uint32(0))])
     upper = np.concatenate([np.zeros(N, bool), known])
     lower = upper.copy()
@@ -37,7 +37,7 @@ def solve(outputs: Words, known: Known) -> tuple[Words, Known] | None:
 
 
 def _pass(words: Words, upper: Known, lower: Known) -> None:
-    """Whatever one line gives, for all lines; the arrays are filled in as they are."""
+    """Solve every line for its unknown word, in place."""
     line = np.arange(len(words) - N)
     whole = upper & lower
     fed = upper[line] & lower[line + 1]
@@ -48,7 +48,7 @@ def _pass(words: Words, upper: Known, lower: Known) -> None:
         whole = upper & lower
     rows = line[whole[line + M] & whole[line + N] & ~fed]
     seed = _untwist(words[rows + M] ^ words[rows + N])
-    # One array after the other: neighbouring lines speak of the two parts of the same word.
+    # One array after the other: neighbouring lines determine the two parts of the same word.
     words[rows] = np.where(upper[rows], words[rows], words[rows] & LOWER | seed & UPPER)
     upper[rows] = True
     words[rows + 1] = np.where(lower[rows + 1], words[rows + 1], words[rows + 1] & UPPER | seed & LOWER)
@@ -56,7 +56,7 @@ def _pass(words: Words, upper: Known, lower: Known) -> None:
 
 
 def _holds(words: Words, upper: Known, lower: Known) -> bool:
-    """Whether all lines that are wholly known are true."""
+    """Return whether all lines without unknown words hold."""
     line = np.arange(len(words) - N)
     whole = upper & lower
     rows = line[upper[line] & lower[line + 1] & whole[line + M] & whole[line + N]]
@@ -70,14 +70,14 @@ def _twist(fed: Words) -> Words:
 
 
 def _untwist(twisted: Words) -> Words:
-    # The upper bit is the matrix's alone, so it tells whether that was added.
+    # The upper bit comes from the matrix alone, so it shows whether that was added.
     last = twisted >> np.uint32(31)
     fed: Words = (twisted ^ last * MATRIX) << np.uint32(1) | last
     return fed
 
 
 def temper(words: Words) -> Words:
-    """From the recurrence's words to what the generator gives out."""
+    """Return the generator's outputs for words of the recurrence."""
     y: Words = words ^ words >> np.uint32(11)
     y = y ^ y << np.uint32(7) & np.uint32(0x9D2C5680)
     y = y ^ y << np.uint32(15) & np.uint32(0xEFC60000)
@@ -86,13 +86,13 @@ def temper(words: Words) -> Words:
 
 
 def untemper(outputs: Words) -> Words:
-    """Back again: shifts are undone from the end that they leave as it was."""
+    """Return the words of the recurrence for outputs, undoing shifts from the end that they leave unchanged."""
     y: Words = outputs ^ outputs >> np.uint32(18)
     y = y ^ y << np.uint32(15) & np.uint32(0xEFC60000)
-    found = y
+    words = y
     for _ in range(4):
-        found = y ^ found << np.uint32(7) & np.uint32(0x9D2C5680)
-    y = found
+        words = y ^ words << np.uint32(7) & np.uint32(0x9D2C5680)
+    y = words
     for _ in range(2):
-        found = y ^ found >> np.uint32(11)
-    return found
+        words = y ^ words >> np.uint32(11)
+    return words

@@ -1,6 +1,6 @@
 """Observations of a server that knows of fragment exchange: sums of partners, and masks that are undone.
 
-Swapping coordinates keeps the sum over two partners, and low ranks of linear layers tell who the partners are.
+Swapping coordinates keeps the sum over two partners, and low ranks of linear layers reveal who the partners are.
 """
 
 import itertools
@@ -44,11 +44,11 @@ class PairSum(_OfAnExchange):
 class _WithFoundPairs(_OfAnExchange):
     needs_linear_layer: ClassVar[bool] = True
 
-    def score(self, found: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
-        one, other = found.people
+    def score(self, observed: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
+        one, other = observed.people
         if transcript.participants[one].extra.get("partner") != other:
             return {"pair_accuracy": 0.0}
-        return {"pair_accuracy": 1.0, **_right_mask(found, transcript)}
+        return {"pair_accuracy": 1.0, **_right_mask(observed, transcript)}
 
 
 @observation("found-pair-sum", title="Found pair sum", knows=["server view"])
@@ -111,9 +111,9 @@ def beyond(matrix: npt.NDArray[np.float64], rank: int) -> float:
 
 def layer_columns(columns: Columns, layer: str) -> npt.NDArray[np.intp]:
     """Return the columns of a layer's weights, one row per output, with its bias, if any, as the last of each."""
-    found = np.arange(columns.count)[columns.spans[layer]].reshape(columns.shapes[layer])
+    weights = np.arange(columns.count)[columns.spans[layer]].reshape(columns.shapes[layer])
     bias = columns.spans.get(f"{layer.removesuffix('weight')}bias")
-    return found if bias is None else np.column_stack([found, np.arange(columns.count)[bias]])
+    return weights if bias is None else np.column_stack([weights, np.arange(columns.count)[bias]])
 
 
 def _place(view: View, who: int) -> int:
@@ -135,27 +135,27 @@ def _sums(view: View, pairs: Sequence[Pair]) -> list[ObservedUpdates]:
 
 
 def _separated(view: View, pair: Pair, layer: str) -> ObservedUpdates:
-    """Tell two partners' updates apart in one layer; elsewhere both are their mean, which nobody attacks."""
+    """Separate two partners' updates in one layer; elsewhere both are their mean, which is not attacked."""
     one, other = _rows(view, pair)
     mean = (one + other) / np.float32(2)
     places = layer_columns(view.columns, layer)
     a, b = (row[places].astype(np.float64) for row in (one, other))
     assert view.sizes is not None
     owners = unmix(a, b, sum(int(view.sizes[_place(view, who)]) for who in pair))
-    # Where ranks tell nothing, each keeps what it sent.
+    # Where ranks reveal nothing, each keeps what it sent.
     chosen = np.ones(places.shape, bool) if owners is None else owners
     first, second = mean.copy(), mean.copy()
     first[places], second[places] = np.where(chosen, a, b), np.where(chosen, b, a)
     return ObservedUpdates((first, second), pair, layer, owners)
 
 
-def _right_mask(found: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
+def _right_mask(observed: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
     """Return the share of entries whose owner is found, up to exchange of two partners, where their values differ."""
-    if found.owners is None:
+    if observed.owners is None:
         return {}
-    view, places = transcript.server, layer_columns(transcript.server.columns, found.layer)
-    brought = (transcript.participants[who].update for who in found.people)
-    sent, first, second = (row[places] for row in (view.rows[_place(view, found.people[0])], *brought))
+    view, places = transcript.server, layer_columns(transcript.server.columns, observed.layer)
+    updates = (transcript.participants[who].update for who in observed.people)
+    sent, first, second = (row[places] for row in (view.rows[_place(view, observed.people[0])], *updates))
     differ = first != second
-    right = float(np.mean((sent == first)[differ] == found.owners[differ])) if differ.any() else 1.0
+    right = float(np.mean((sent == first)[differ] == observed.owners[differ])) if differ.any() else 1.0
     return {"mask_accuracy": max(right, 1 - right)}

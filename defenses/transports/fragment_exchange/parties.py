@@ -4,11 +4,11 @@ Both swap where the mask m is 1 and keep where it is 0. With r and rho a party's
 
     whole = W ^ r ^ rho        kept = (W & ~m) ^ rho
 
-whose sum is (W & m) ^ r: the half its partner gets, still under r. The partner adds its own W & ~m and submits the
-sum; the server, which alone can open the seed of r, takes the pad off. Everything is XOR on the bits of float32, so
+whose sum is (W & m) ^ r: the fragment for its partner, still under r. The partner adds its own W & ~m and submits the
+sum; the server, which alone can open the seed of r, removes the pad. Everything is XOR on the bits of float32, so
 mixing is exact.
 
-A party sees what it is sent and nothing else. Whatever does not fit ends the exchange with an `ProtocolError`, and
+A party sees the messages it receives and nothing else. An invalid message ends the exchange with a `ProtocolError`, and
 `exchange_fragments` then breaks it off on both sides: neither submits.
 """
 
@@ -39,7 +39,7 @@ Signed = TypeVar("Signed", Answer, Reply)
 
 @dataclass(repr=False)
 class Party:
-    """What both sides of an exchange have. Its updates and secrets never show in a text."""
+    """State of either side of an exchange; updates and secrets never appear in its text."""
 
     update: Vector
     name: int
@@ -49,7 +49,7 @@ class Party:
     entropy: Entropy
     group: Group = GROUPS["ffdhe2048"]
     transcript: list[Message] = field(default_factory=list)
-    """Everything this party was sent: what a curious participant has to work with."""
+    """All messages that this party received: the data of a curious participant."""
 
     def __post_init__(self) -> None:
         check_header(self.round, self.name, self.partner)
@@ -64,19 +64,19 @@ class Party:
         self._messages = 0
 
     def submission(self) -> Submission:
-        """What goes to the server once the exchange is complete."""
+        """Return the message to the server, once the exchange is complete."""
         if self._submission is None:
             raise ProtocolError("an exchange that is not complete")
         return self._submission
 
     def break_off(self) -> None:
-        """End the exchange, whatever its state: nothing more is taken, and there is nothing to submit."""
+        """End the exchange, whatever its state: later messages are refused, and there is nothing to submit."""
         self._messages = BROKEN_OFF
         self._submission = None
 
     @property
     def mask(self) -> Mask:
-        """1 where the partners swap, known to both once they agreed."""
+        """Mask of the exchange, 1 where the partners swap; known to both once they have agreed."""
         return self._mask
 
     def _draw(self, size: int, purpose: str) -> bytes:
@@ -95,12 +95,12 @@ class Party:
         self._mac_key = derive(shared, "mac", self.round, initiator, acceptor)
 
     def _add_pad(self, data: Words, seed: bytes, purpose: str, out: Words) -> Words:
-        """Data under the pad of a seed."""
+        """Add the pad of a seed to data."""
         pads.add_pad(data, pads.pad_key(seed, purpose, self.round), out)
         return out
 
     def _masked(self) -> tuple[Words, Words]:
-        """`whole` and `kept`, and on the way what this party keeps of its own update."""
+        """Return `whole` and `kept`, and set the coordinates that this party keeps of its own update."""
         rho = np.zeros_like(self._words)
         self._add_pad(rho, self._seed_rho, "rho", rho)
         whole = self._add_pad(self._words, self._seed_r, "r", np.empty_like(self._words))
@@ -111,7 +111,7 @@ class Party:
         return whole, rho
 
     def _mix(self, whole: Bytes, kept: Bytes, sealed_seed: Bytes) -> None:
-        """Put the partner's half, under its pad, to one's own."""
+        """Combine the partner's fragment, under its pad, with one's own."""
         size = self._words.nbytes
         if len(whole) != size or len(kept) != size or len(sealed_seed) != SEALED_BYTES:
             raise ProtocolError("a vector or seed of the wrong length")
@@ -121,14 +121,14 @@ class Party:
         self._submission = Submission(self.round, self.name, SERVER, pads.as_bytes(mixed), sealed_seed)
 
     def _accept(self, message: Message, place: int) -> None:
-        """Take a message that is meant for this party, from its partner, in this round, in its place."""
+        """Check that a message is for this party, from its partner, in this round and in order."""
         if (message.round, message.sender, message.receiver) != (self.round, self.partner, self.name):
             raise ProtocolError("a message of another exchange")
         self._turn(place)
         self.transcript.append(message)
 
     def _turn(self, place: int) -> None:
-        """Each message comes once and in its place; until it is dealt with, the exchange counts as broken off.
+        """Check that messages come once and in order; until one is processed, the exchange counts as broken off.
 
         Another exchange needs new parties in another round: with a seeded entropy the same round gives the same pads.
         """
@@ -145,7 +145,7 @@ class Party:
             self._hash.update(part)
 
     def _mac(self, message: Signed) -> bytes:
-        """MAC of a message: over the hash of everything both sides have sent so far, the message included."""
+        """Return the MAC of a message, over the hash of all that both sides have sent so far, the message included."""
         self._absorb(replace(message, mac=b""))
         mac = hmac.digest(self._mac_key, self._hash.digest(), "sha256")
         self._hash.update(mac)
@@ -160,10 +160,10 @@ class Party:
 
 
 class Initiator(Party):
-    """Participant k, who asks."""
+    """Participant k, which starts the exchange."""
 
     def offer(self) -> Offer:
-        """The first message."""
+        """Return the first message."""
         self._turn(0)
         message = Offer(self.round, self.name, self.partner, self._power(), self._seal())
         self._absorb(message)
@@ -171,7 +171,7 @@ class Initiator(Party):
         return message
 
     def take(self, answer: Answer) -> Reply:
-        """Take the second message and make the third; after that there is something to submit."""
+        """Process the second message and return the third; then there is a submission."""
         self._accept(answer, 1)
         self._agree(answer.power, self.name, self.partner)
         self._check_mac(answer)
@@ -182,10 +182,10 @@ class Initiator(Party):
 
 
 class Acceptor(Party):
-    """Participant j, who is asked."""
+    """Participant j, which accepts the exchange."""
 
     def take(self, offer: Offer) -> Answer:
-        """Take the first message and make the second."""
+        """Process the first message and return the second."""
         self._accept(offer, 0)
         if len(offer.sealed_seed) != SEALED_BYTES:
             raise ProtocolError("a vector or seed of the wrong length")
@@ -199,7 +199,7 @@ class Acceptor(Party):
         )
 
     def finish(self, reply: Reply) -> None:
-        """Take the third message; after that there is something to submit."""
+        """Process the third message; then there is a submission."""
         self._accept(reply, 1)
         self._check_mac(reply)
         self._mix(reply.whole, reply.kept, self._partners_seed)
@@ -207,7 +207,7 @@ class Acceptor(Party):
 
 
 class Delivery(Protocol):
-    """A way from one party to the other."""
+    """Channel from one party to the other."""
 
     def __call__(self, message: M, /) -> M:
         """Carry a message, and return it as it arrives."""
@@ -229,7 +229,7 @@ def exchange_fragments(initiator: Initiator, acceptor: Acceptor, deliver: Delive
 
 
 class Server:
-    """The party with the private key, which takes the pads off."""
+    """The party with the private key, which removes the pads."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._key = OpeningKey(entropy)
@@ -237,7 +237,7 @@ class Server:
         self._heard: tuple[int, set[int]] = (-1, set())
 
     def open(self, submission: Submission, round: int, sender: int, out: Vector) -> None:
-        """Put the mixed update of a submission into `out`; one per sender and round, and rounds never go back."""
+        """Decrypt the mixed update of a submission into `out`; one per sender and round, in ascending rounds."""
         if (submission.round, submission.sender, submission.receiver) != (round, sender, SERVER):
             raise ProtocolError("a submission of another round or sender")
         if round < self._heard[0]:
@@ -259,21 +259,21 @@ def _as_vector(update: Vector) -> Vector:
         vector = np.ascontiguousarray(update, np.float32)
     except (TypeError, ValueError) as error:
         raise ProtocolError("an update must be one vector of numbers") from error
-    # Asked of what was given: numpy makes a vector of a single number.
+    # Checked on the argument, since numpy makes a vector of a single number.
     if np.ndim(update) != 1:
         raise ProtocolError(f"an update must be one vector of numbers, not an array of shape {np.shape(update)}")
     return vector
 
 
 def swap(one: Vector, other: Vector, mask: Mask) -> tuple[Vector, Vector]:
-    """The mixed updates that a whole exchange leads to, without keys or pads."""
+    """Return the mixed updates that an exchange results in, without keys or pads."""
     mixed = one.copy(), other.copy()
     swap_in_place(*mixed, mask)
     return mixed
 
 
 def swap_in_place(one: Vector, other: Vector, mask: Mask) -> None:
-    """The same, where the originals are no longer needed."""
+    """Mix two updates in place."""
     a, b = one.view(np.uint32), other.view(np.uint32)
     exchanged = a ^ b
     exchanged *= mask

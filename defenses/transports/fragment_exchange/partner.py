@@ -13,9 +13,9 @@ BITS = 32
 
 @dataclass(frozen=True)
 class Heard:
-    """View of the one who asked, as far as it concerns the other's update, as 32-bit words; the other sees as much.
+    """The initiator's view of its partner's update, as 32-bit words; the acceptor sees as much.
 
-    Beside it stand the power and the sealed seed, which say nothing without the server's key.
+    The power and the sealed seed are left out, since they reveal nothing without the server's key.
     """
 
     whole: Words
@@ -32,16 +32,16 @@ class Unmasked:
 
     words: Words
     sure: npt.NDArray[np.bool_]
-    """Of which coordinates it claims to know."""
+    """Whether the attack is certain of each coordinate."""
 
 
 @dataclass(kw_only=True)
 class PartnerAttack:
-    """A curious participant; its fields are its parameters."""
+    """Attack by a curious participant; its fields are its parameters."""
 
     knows: ClassVar[tuple[str, ...]] = ()
-    """What it declares it must know; set by the decorator that registers it."""
+    """Knowledge that it declares to need; set by the decorator that registers it."""
 
     def unmask(self, heard: Heard) -> Unmasked:
-        """Rebuild the partner's update."""
+        """Reconstruct the partner's update."""
         raise NotImplementedError

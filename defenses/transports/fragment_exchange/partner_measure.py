@@ -35,7 +35,7 @@ class _Facts(Content):
 
 @measure("partner", title="Curious partner")
 class Partner(Measure):
-    """Let pairs train and exchange for real, and one of each look for the other's update in what it was sent."""
+    """Run real exchanges between pairs, and attack one partner's update from the messages that the other received."""
 
     attacked = Kind.PRIVACY_ATTACK
     section = "Privacy"
@@ -49,16 +49,16 @@ class Partner(Measure):
     )
 
     pads: Annotated[
-        Literal["aes-ctr", "mersenne-twister", "none"], "of the exchange: ours, or a demonstration of how not to"
+        Literal["aes-ctr", "mersenne-twister", "none"], "pads of the exchange: ours, or an insecure demonstration"
     ] = "aes-ctr"
-    pairs: Annotated[int, Ge(1), "of people who exchange"] = 10
-    batch: Annotated[int, Ge(1), "examples each of them holds"] = 1
-    rate: Annotated[float, Gt(0), "their learning rate"] = 0.1
+    pairs: Annotated[int, Ge(1), "pairs of participants who exchange"] = 10
+    batch: Annotated[int, Ge(1), "examples per participant"] = 1
+    rate: Annotated[float, Gt(0), "learning rate of participants"] = 0.1
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
         if any(record.facts["demonstration"] for record in records):
-            yield "a demonstration of an exchange as it must not be, to show that the attacks work"
+            yield "a demonstration of an insecure exchange, to show that the attacks work"
 
     def takes(self, attack: Any) -> bool:
         return isinstance(attack, PartnerAttack)
@@ -90,12 +90,12 @@ class Partner(Measure):
                 updates = trained(task, model, of_pair, 1, self.rate).updates
                 heard = self._exchange(context.defense.transport, server, updates[0], updates[1], number, seed)
                 start = time.perf_counter()
-                found = attack.unmask(heard)
+                unmasked = attack.unmask(heard)
                 seconds += time.perf_counter() - start
-                history.append({"pair": number, **_scored(found, heard.own, updates[1].view(np.uint32))})
+                history.append({"pair": number, **_scored(unmasked, heard.own, updates[1].view(np.uint32))})
                 context.step(number + 1)
         return Outcome(
-            metrics={metric.name: float(np.mean([told[metric.name] for told in history])) for metric in self.metrics},
+            metrics={metric.name: float(np.mean([item[metric.name] for item in history])) for metric in self.metrics},
             history=history,
             facts={
                 "pairs": self.pairs,
@@ -108,7 +108,7 @@ class Partner(Measure):
         )
 
     def _exchange(self, transport: Any, server: Server, one: Vector, other: Vector, number: int, seed: int) -> Heard:
-        """Return the view of the one who asks, after an exchange up to what goes to the server."""
+        """Return the initiator's view after an exchange, without the submissions."""
         asking, asked = PARTIES[self.pads]
         common = (server.public, Entropy(seed), GROUPS[transport.group])
         initiator = asking(one, 0, 1, number, *common)
@@ -123,13 +123,13 @@ class Partner(Measure):
         )
 
 
-def _scored(found: Unmasked, own: Words, true: Words) -> dict[str, float]:
-    """Coordinates told right, to the bit, and the share of right bits; beside one's own update as a guess."""
-    right = found.words == true
+def _scored(unmasked: Unmasked, own: Words, true: Words) -> dict[str, float]:
+    """Return the shares of recovered coordinates, wrong claims and right bits; with one's own update as the floor."""
+    right = unmasked.words == true
     return {
-        "recovered": float(np.mean(right & found.sure)),
-        "wrong_claims": float(np.mean(~right & found.sure)),
-        "bit_accuracy": _equal_bits(found.words, true),
+        "recovered": float(np.mean(right & unmasked.sure)),
+        "wrong_claims": float(np.mean(~right & unmasked.sure)),
+        "bit_accuracy": _equal_bits(unmasked.words, true),
         "floor_bit_accuracy": _equal_bits(own, true),
     }
 

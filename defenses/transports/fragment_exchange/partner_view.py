@@ -9,7 +9,7 @@ from .partner import Heard, PartnerAttack, Unmasked
 
 @privacy_attack("partner-view", title="Partner's view", knows=["a participant's view"])
 class PartnerView(PartnerAttack):
-    """Take what one was sent for the partner's update: where fragments are swapped `whole ^ kept`, elsewhere `kept`.
+    """Take received messages for the partner's update: `whole ^ kept` where fragments are swapped, elsewhere `kept`.
 
     Without pads that is the partner's update. Under pads as good as random bits it is right in half of all bits.
     """

@@ -1,4 +1,4 @@
-"""Figures of cost that the FFL paper prints (Jebreel et al., IEEE TNNLS 2022), to stand beside our own."""
+"""Figures of cost that the FFL paper publishes (Jebreel et al., IEEE TNNLS 2022), for comparison."""
 
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ RUNTIME = {
     for (n, rule), seconds in _AGGREGATION.items()
     for place, task in enumerate(TASKS)
 } | {(task, n, "ffl"): Runtime(*parts[place]) for n, parts in _FFL.items() for place, task in enumerate(TASKS)}
-"""By task, number of updates and defense: table "CPU runtime in seconds"."""
+"""Seconds by task, number of updates and defense: table "CPU runtime in seconds"."""
 
 COMPLEXITY = {
     "median": "n log n D",
@@ -53,7 +53,7 @@ COMPLEXITY = {
     "foolsgold": "n² D_L",
     "ffl": "n (D + log n + D_L log n + D_L + 1)",
 }
-"""Of the server's work, with D_L the length of the last layer: table "Comparison of computation overhead"."""
+"""Complexity at the server, with D_L the length of the last layer: table "Comparison of computation overhead"."""
 
 
 class Communication(NamedTuple):
@@ -73,7 +73,7 @@ COMMUNICATION = {
     ("cifar10-vgg16", "ffl"): Communication(69.6220, 217.6939, 0.1740, 287.4900),
     ("cifar10-vgg16", "brea"): Communication(69.9912, 10884637.4134, 5800.0870, 10890507.4916),
 }
-"""By task and method: table "Comparison of communication time"."""
+"""Seconds by task and method: table "Comparison of communication time"."""
 
 published.register("runtime", RUNTIME)
 published.register("complexity", COMPLEXITY)

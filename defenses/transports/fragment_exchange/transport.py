@@ -1,8 +1,7 @@
-"""Fragment exchange. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE Transactions
-on Neural Networks and Learning Systems, 2022.
+"""Fragment exchange. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022.
 
 The half of that paper that hides updates: participants pair up and swap random coordinates of their updates before the
-server sees them. A rule decides what the server does with mixed ones.
+server sees them. A rule then aggregates the mixed updates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +46,9 @@ Flags = npt.NDArray[np.bool_]
 class FragmentExchange(Transport):
     """Pair participants at random, and let the server see mixed updates only.
 
-    A participant scales its change by its number of examples over a public figure, the mean, since the server cannot
-    weigh people whose coordinates it cannot tell apart. It exchanges only with those of whom feedback gave it a good
-    opinion. Who finds no partner abstains.
+    A participant scales its update by its number of examples over their public mean, since the server cannot weight
+    participants whose coordinates are mixed. It exchanges only with those of sufficient local reputation, which
+    feedback updates. A participant without a partner abstains.
     """
 
     rows: ClassVar[Rows] = "mixture"
@@ -112,12 +111,12 @@ class FragmentExchange(Transport):
             arrived[list(pair)] = exchange(transcript, selected, rows, pair, whole)
         for place in np.flatnonzero(lone).tolist():
             arrived[place] = self._submit_alone(transcript, int(selected[place]), whole[place], rows[place])
-        self._tell(transcript, selected, pairs, lone, arrived, finite, rows)
+        self._record_round(transcript, selected, pairs, lone, arrived, finite, rows)
         transcript.views["server"] = self._view(upload, rows, arrived, all_finite=bool(finite.all()) and not whole)
         return transcript
 
     def deliver(self, transcript: Transcript, feedback: Feedback) -> None:
-        """Let participants change their local reputation of this round's partner by the feedback that they are sent."""
+        """Update participants' local reputations of this round's partners by the feedback they receive."""
         for who, value in feedback.items():
             message = FeedbackMessage.of(transcript.round, who, value)
             try:
@@ -137,34 +136,34 @@ class FragmentExchange(Transport):
 
     @classmethod
     def collude(cls, view: View, who: int, own: ParticipantView, people: Sequence[int]) -> list[ObservedUpdates]:
-        """Return the partner's update; where both of a pair are asked, the first tells."""
+        """Return the partner's update; where both of a pair collude, only for the first."""
         assert view.participants is not None
         sent: dict[int, Vector] = dict(zip(view.participants.tolist(), view.rows, strict=True))
         partner = own.extra.get("partner", who)
         if partner <= who or who not in sent or partner not in sent:
             return []
-        # Coordinates that are not its own came from its partner, who has its own in their place.
+        # Coordinates that are not its own came from its partner, which has its own in their place.
         kept: Flags = sent[who].view(np.uint32) == own.update.view(np.uint32)
         exposed: Vector = np.where(kept, sent[partner], sent[who])
         return [ObservedUpdates((exposed,), (partner,))]
 
     def summary(self, history: Sequence[Mapping[str, Any]], attackers: Indices) -> dict[str, Any]:
-        framed = [who for told in history for who in told["framed"] if who not in attackers]
+        framed = [who for item in history for who in item["framed"] if who not in attackers]
         return {
-            "share_of_abstentions": sum(len(told["abstained"]) for told in history)
-            / sum(told["selected"] for told in history),
-            "faults": sum(len(told["faults"]) for told in history),
-            "lone_submissions": sum(len(told["lone"]) for told in history),
+            "share_of_abstentions": sum(len(item["abstained"]) for item in history)
+            / sum(item["selected"] for item in history),
+            "faults": sum(len(item["faults"]) for item in history),
+            "lone_submissions": sum(len(item["lone"]) for item in history),
             "framed_rows": len(framed),
             "share_of_honest_framed": len(set(framed)) / max(self.setting.participants - len(attackers), 1),
         }
 
     def counts(self, who: Indices) -> npt.NDArray[np.float64]:
-        """Return for how many examples each participant counts."""
+        """Return the weight of each participant, in examples."""
         return self.setting.sizes[who].astype(np.float64) if self.weighting == "examples" else np.ones(len(who))
 
     def accepts(self, round: int, asked: int, asking: int, *, first: bool) -> bool:
-        """Whether a participant exchanges with another; `first` says whether it is the one who asks.
+        """Return whether a participant exchanges with another; `first` says that it is the initiator.
 
         The other must be at or above the first quartile of one's own local reputations, own entry left out.
         """
@@ -176,7 +175,7 @@ class FragmentExchange(Transport):
         return bool(local[asking] > quartile if strictly else local[asking] >= quartile)
 
     def _whole(self, upload: Upload, lone: Flags, exchanging: Flags, deviation: ExchangeDeviation) -> dict[int, Vector]:
-        """Return rows, by their places, of those who submit their own whole, whatever they exchanged."""
+        """Return the rows, by place, of those who submit their own update unmixed, whether or not they exchanged."""
         own = np.flatnonzero(lone | exchanging & (deviation.strategy != 1))
         who, rows = upload.participants[own], upload.rows[own]
         if deviation.strategy == 3 and len(own):
@@ -200,10 +199,10 @@ class FragmentExchange(Transport):
             view = view.without_non_finite()
         assert view.participants is not None
         counts = self.counts(view.participants)
-        # Turns the mean of scaled rows into a mean by examples, of those whose rows are in it.
+        # Turns the mean of scaled rows into a mean by examples over the participants whose rows arrived.
         return replace(view, scale=len(counts) * self.reference / float(counts.sum()) if len(counts) else 1.0)
 
-    def _tell(
+    def _record_round(
         self,
         transcript: Transcript,
         selected: Indices,
@@ -213,7 +212,7 @@ class FragmentExchange(Transport):
         finite: Flags,
         rows: Matrix,
     ) -> None:
-        """Enter what the history tells of the round, and what watched participants know of their partners."""
+        """Add facts about the round to the transcript, and the partners of watched participants to their views."""
         both_ways = [*pairs, *((other, one) for one, other in pairs)]
         self.partner = {int(selected[one]): int(selected[other]) for one, other in both_ways}
         for who, view in transcript.participants.items():
@@ -233,13 +232,13 @@ class FragmentExchange(Transport):
         with np.errstate(over="ignore", invalid="ignore"):
             rows *= factors.astype(np.float32)[:, None]
             if self.normalise == "literal":
-                # d_k / d_ref times the local model, less the global one; row by row, since a second matrix may not fit.
+                # d_k / d_ref times the local model minus the global one; row by row, since a second matrix may not fit.
                 for row, factor in zip(rows, factors, strict=True):
                     row += np.float32(factor - 1) * model
         return rows
 
     def _pair(self, round: int, selected: Indices, attackers: Flags, avoiding: bool) -> list[tuple[int, int]]:
-        """In random order, each who is free asks random others who are free, until one agrees."""
+        """Return pairs: in random order, each free participant asks random free others until one agrees."""
         rng = self.entropy.generator("pairing", round)
         free = set(range(len(selected)))
         pairs = []
@@ -260,7 +259,7 @@ class FragmentExchange(Transport):
     def _swap(
         self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
     ) -> tuple[bool, bool]:
-        """Exchange without keys, pads or messages: the same coordinates change places."""
+        """Exchange without keys, pads or messages: the same coordinates are swapped."""
         one, other = pair
         secret = self.entropy.derive("fast mask")
         mask = pads.mask(secret, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
@@ -272,7 +271,7 @@ class FragmentExchange(Transport):
     def _exchange(
         self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
     ) -> tuple[bool, bool]:
-        """Exchange for real. A fault between partners silences both, one that only the server sees its sender."""
+        """Exchange with all messages; a fault between partners drops both rows, one at the server only its sender's."""
         assert self.server is not None
         (one, other), round = pair, transcript.round
         k, j = int(selected[one]), int(selected[other])
@@ -299,7 +298,7 @@ class FragmentExchange(Transport):
         return arrived[0], arrived[1]
 
     def _submit(self, transcript: Transcript, submission: Submission, out: Vector) -> bool:
-        """Send a submission to the server, which opens it into a row; return whether that worked."""
+        """Send a submission to the server, which decrypts it into a row; return whether that worked."""
         assert self.server is not None
         self._send(transcript, submission)
         try:
@@ -327,6 +326,6 @@ class FragmentExchange(Transport):
         return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
 
     def _send(self, transcript: Transcript, message: M, /) -> M:
-        """Enter a message into the ledger, as it is sent."""
+        """Add a message to the ledger, as it is sent."""
         transcript.ledger.enter(message)
         return message

@@ -1,4 +1,4 @@
-"""Undoing the mask: which of two partners each entry of a linear layer came from, by its low rank.
+"""Recovery of the mask: which partner each entry of a linear layer came from, by the layer's low rank.
 
 The layer's weights and bias together, a matrix M = D A with a column of D and a row of A for each example, have rank b
 at most for b examples. Of two partners' mixed matrices only the sum M1 + M2 is known, but its column space is that of
@@ -17,17 +17,17 @@ Owners = npt.NDArray[np.bool_]
 SPARE = 4
 """Rows tried beyond the rank: each makes a wrong choice less likely to fit by accident."""
 MOST = 16
-"""Rows tried in all ways at most."""
+"""Largest number of rows for which all choices are tried."""
 
 
 def unmix(one: Real, other: Real, rank: int) -> Owners | None:
-    """Where `one` holds the first partner's entries, whoever that is; `rank` is that of both partners' sum.
+    """Return where `one` holds the first partner's entries, in either order; `rank` is that of both partners' sum.
 
-    Nothing where the rank is no constraint, or there are too many ways to try.
+    None where the rank is no constraint, or there are too many choices to try.
     """
     if one.shape[0] < one.shape[1]:
-        found = unmix(one.T, other.T, rank)
-        return None if found is None else found.T
+        owners = unmix(one.T, other.T, rank)
+        return None if owners is None else owners.T
     length, count = one.shape
     tried = min(rank + SPARE, length)
     if rank > count or rank >= tried or tried > MOST:
@@ -38,15 +38,15 @@ def unmix(one: Real, other: Real, rank: int) -> Owners | None:
 
 
 def _choose(one: Real, other: Real, rank: int, tried: int) -> Owners:
-    """For every column, entries of one partner; of which one, each column decides for itself."""
+    """Return for every column the entries of one partner; which partner differs between columns."""
     from scipy.linalg import qr
 
     space = np.linalg.svd(one + other, full_matrices=False)[0][:, :rank]
-    # Rows that span the space as well as any.
+    # Rows that span the column space well.
     rows = qr(space.T, mode="economic", pivoting=True)[2][:tried]
     basis = np.linalg.qr(space[rows])[0]
     outside = np.eye(tried) - basis @ basis.T
-    # The complement fits as well, so the first row may stay as it is.
+    # The complement fits as well, so the first row need not be varied.
     ways = (np.arange(2 ** (tried - 1))[:, None] >> np.arange(tried) & 1).astype(np.float64)
     chosen = np.empty(one.shape, bool)
     for column in range(one.shape[1]):
@@ -60,7 +60,7 @@ def _choose(one: Real, other: Real, rank: int, tried: int) -> Owners:
 
 
 def _exchanged(first: Real, second: Real, rank: int) -> Owners:
-    """In which columns the two partners changed places, as against the others."""
+    """Return the columns in which the two partners are exchanged relative to the others."""
     both = np.concatenate([first, second], axis=1)
     right = np.linalg.svd(both, full_matrices=False)[2][:rank]
     related = (right.T @ right) ** 2

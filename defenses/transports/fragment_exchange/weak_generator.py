@@ -1,6 +1,6 @@
-"""Solve the generator of the pads, from the half of them that the exchange shows a partner.
+"""Attack on pads from a weak generator, from the half of each pad that the exchange reveals to a partner.
 
-Why FFL's pads must come from a cipher: its own attack, after the recurrence of Matsumoto and Nishimura (Mersenne
+It shows why FFL's pads must come from a cipher. Our own attack, by the recurrence of Matsumoto and Nishimura (Mersenne
 Twister, ACM TOMACS 1998).
 """
 
@@ -14,10 +14,10 @@ from .partner import Heard, PartnerAttack, Unmasked
 
 @privacy_attack("weak-generator", title="Weak generator", knows=["a participant's view"])
 class WeakGenerator(PartnerAttack):
-    r"""Solve for a Mersenne Twister behind both pads, and take them off.
+    r"""Solve for a Mersenne Twister behind both pads, and remove them.
 
     `whole ^ kept` is the swapped half of the update under $r$, and so $r$ itself where nothing is swapped; `kept` is
-    the other half under $\rho$, and $\rho$ itself where the swapped half was. Half of either pad is known, then.
+    the other half under $\rho$, and $\rho$ itself where the swapped half was. So half of either pad is known.
     """
 
     def unmask(self, heard: Heard) -> Unmasked:
@@ -26,7 +26,7 @@ class WeakGenerator(PartnerAttack):
         for padded, hidden in ((heard.whole ^ heard.kept, swapped), (heard.kept, ~swapped)):
             solved = solve(padded, ~hidden)
             if solved is None:
-                # No twister's: there is nothing to take off.
+                # No twister gives these pads, so there is nothing to remove.
                 words[hidden] = padded[hidden]
                 continue
             pad, known = solved

@@ -1,6 +1,6 @@
-"""Exchanges as they must not be: with pads from a generator that can be solved for, or with none.
+"""Insecure exchanges for demonstrations: pads from a generator that can be solved, or none.
 
-They show that the attacks by a partner find what is there to find. Nothing else uses them.
+They show that attacks by a partner succeed on insecure pads. Nothing else uses them.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ class _Twister:
 
 
 class _Bare:
-    """No pads at all."""
+    """No pads."""
 
     def _add_pad(self, data: Words, seed: bytes, purpose: str, out: Words) -> Words:
         out[:] = data
@@ -27,19 +27,19 @@ class _Bare:
 
 
 class TwisterInitiator(_Twister, Initiator):
-    """Asks, under weak pads."""
+    """Initiator with pads from a Mersenne Twister."""
 
 
 class TwisterAcceptor(_Twister, Acceptor):
-    """Is asked, under weak pads."""
+    """Acceptor with pads from a Mersenne Twister."""
 
 
 class BareInitiator(_Bare, Initiator):
-    """Asks, in the clear."""
+    """Initiator without pads."""
 
 
 class BareAcceptor(_Bare, Acceptor):
-    """Is asked, in the clear."""
+    """Acceptor without pads."""
 
 
 PARTIES: dict[str, tuple[type[Initiator], type[Acceptor]]] = {
@@ -47,4 +47,4 @@ PARTIES: dict[str, tuple[type[Initiator], type[Acceptor]]] = {
     "mersenne-twister": (TwisterInitiator, TwisterAcceptor),
     "none": (BareInitiator, BareAcceptor),
 }
-"""By their pads; the first is the exchange itself."""
+"""Classes of both parties, by their pads; the first is the real exchange."""

@@ -1,6 +1,6 @@
-"""A leaderboard as one page that opens from disk: tables that sort, filter and search, and the records behind them.
+"""A leaderboard as one HTML page that opens from disk: tables that sort, filter and search, and their records.
 
-Everything is in the file, and its security policy lets nothing in from elsewhere. Names and notes may be a plugin's:
+Everything is in the file, and its security policy loads nothing from elsewhere. Names and notes may come from plugins:
 the template escapes them, and data for the script is JSON that no tag can end.
 """
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 EMBEDDED = 500
-"""Records up to which all of each is in the page; beyond, commands show them."""
+"""Number of records up to which the page embeds all of each; beyond, commands show them."""
 POINTS = 30
-"""Of a history, at most."""
+"""Largest number of points of a history."""
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def render(board: Board, records: Sequence[Record], drawn: Sequence[Picture], how: Commands) -> str:
-    """The page; the same records give the same bytes."""
+    """Return the page; the same records give the same bytes."""
     from markupsafe import Markup
 
     ordered = sorted(records, key=lambda record: (_name(record), record.configuration["seed"], record.id))
@@ -42,7 +42,7 @@ def render(board: Board, records: Sequence[Record], drawn: Sequence[Picture], ho
     names = _defenses(records)
     data = {
         "suite": slug(board.suite),
-        "records": [_told(record, whole=len(ordered) < EMBEDDED) for record in ordered],
+        "records": [_record(record, whole=len(ordered) < EMBEDDED) for record in ordered],
         "digits": {table.name: [column.digits for column in table.columns] for table in board.tables},
         "good": {table.name: [_good(column) for column in table.columns] for table in board.tables},
     }
@@ -64,7 +64,7 @@ def render(board: Board, records: Sequence[Record], drawn: Sequence[Picture], ho
 
 
 def index(boards: Sequence[tuple[str, Board]]) -> str:
-    """A page that leads to all leaderboards, each in a folder of its name."""
+    """Return a page that links to all leaderboards, each in a folder of its name."""
     return _fill("index.html.j2", boards=boards)
 
 
@@ -80,14 +80,14 @@ def _fill(template: str, **values: Any) -> str:
 
 
 def _own(name: str) -> "Markup":
-    """A file of ours as it stands between two tags."""
+    """Return one of this package's files, to be placed between two tags."""
     from markupsafe import Markup
 
     return Markup(f"\n{_file(name)}\n")  # noqa: S704 (our own file)
 
 
 def _hash(inline: str) -> str:
-    """Hash by which a security policy knows an inline script or style: no other one runs."""
+    """Return the hash by which a security policy allows an inline script or style, and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
@@ -96,13 +96,13 @@ def _file(name: str) -> str:
 
 
 def _json(data: Any) -> str:
-    """JSON inside a script: without any sign that HTML knows."""
+    """Return JSON for a script element, without characters that HTML interprets."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _short(number: int) -> str:
-    """A number in few letters, as the script reads it."""
+    """Return a number in base 36, as the script reads it."""
     text = ""
     while True:
         number, digit = divmod(number, len(DIGITS))
@@ -112,20 +112,20 @@ def _short(number: int) -> str:
 
 
 def _defenses(records: Sequence[Record]) -> list[str]:
-    """What suites call them, however participants deviate."""
+    """Return the defenses' labels, without their deviations."""
     return sorted({record.labels["defense"] for record in expanded(records)})
 
 
 def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
-    """What the names on the page stand for, as far as their plugins are here to tell."""
-    found: dict[str, tuple[str, str, str, str]] = {}
+    """Return title, summary and citation of the names on the page, as far as their plugins are loaded."""
+    words: dict[str, tuple[str, str, str, str]] = {}
     for record in records:
         for label, kind, name in _named(record):
-            if label not in found and (entry := registry.find(kind, name)):
-                found[label] = (label, entry.title, entry.summary, entry.citation)
+            if label not in words and (entry := registry.find(kind, name)):
+                words[label] = (label, entry.title, entry.summary, entry.citation)
         for parameter in _deviations(record):
-            found.setdefault(parameter.name, (parameter.name, parameter.name, f"{parameter.meaning}.", ""))
-    return sorted(found.values())
+            words.setdefault(parameter.name, (parameter.name, parameter.name, f"{parameter.meaning}.", ""))
+    return sorted(words.values())
 
 
 def _named(record: Record) -> Iterator[tuple[str, Kind, str]]:
@@ -139,7 +139,7 @@ def _named(record: Record) -> Iterator[tuple[str, Kind, str]]:
 
 
 def _deviations(record: Record) -> Sequence[Parameter]:
-    """Parameters of a record's deviation, where its transport is here to tell what they mean."""
+    """Return the parameters of a record's deviation, where its transport is loaded."""
     chosen = record.configuration.get("deviation")
     entry = registry.find(Kind.TRANSPORT, chosen["name"]) if chosen else None
     return parameters.of_dataclass(entry.target.deviation) if entry and entry.target.deviation else ()
@@ -168,26 +168,26 @@ def _row(row: Row, table: Table, places: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, Any]:
-    told: dict[str, str | None] = {"mark": cell.mark, "note": cell.note, "spread": "", "text": cell.text}
-    told |= {"value": None, "half": None}
+    shown: dict[str, str | None] = {"mark": cell.mark, "note": cell.note, "spread": "", "text": cell.text}
+    shown |= {"value": None, "half": None}
     if cell.mean is not None:
-        told |= {"value": f"{cell.mean * column.factor:.9g}", "text": column.number(cell.mean)}
-        told["spread"] = cell.interval(column)
+        shown |= {"value": f"{cell.mean * column.factor:.9g}", "text": column.number(cell.mean)}
+        shown["spread"] = cell.interval(column)
         if cell.low is not None and cell.high is not None:
-            told["half"] = f"{(cell.high - cell.low) / 2 * column.factor:.9g}"
-    # What shows nothing leads nowhere.
-    behind = sorted(places[name] for name in cell.records if name in places and (told["text"] or told["note"]))
-    return {**told, "records": " ".join(map(_short, behind))}
+            shown["half"] = f"{(cell.high - cell.low) / 2 * column.factor:.9g}"
+    # An empty cell links to no records.
+    behind = sorted(places[name] for name in cell.records if name in places and (shown["text"] or shown["note"]))
+    return {**shown, "records": " ".join(map(_short, behind))}
 
 
 def _good(column: Column) -> int:
-    """Return which way is better: up, down, or neither."""
+    """Return whether higher (1) or lower (-1) is better, or neither (0)."""
     return 0 if column.higher_is_better is None or not column.ranked else 1 if column.higher_is_better else -1
 
 
-def _told(record: Record, *, whole: bool) -> dict[str, Any]:
-    """What the page tells of a record."""
-    told: dict[str, Any] = {
+def _record(record: Record, *, whole: bool) -> dict[str, Any]:
+    """Return the data that the page shows of a record."""
+    data: dict[str, Any] = {
         "name": _name(record),
         "seed": record.configuration["seed"],
         "id": record.id,
@@ -195,13 +195,13 @@ def _told(record: Record, *, whole: bool) -> dict[str, Any]:
         **({"status": f"failed: {record.reason}"} if record.status == "failed" else {}),
     }
     if not whole:
-        return told
+        return data
     headline = (metric.name for metric in measure_of([record]).metrics if metric.headline)
     main = next((name for name in headline if isinstance(record.metrics.get(name), int | float)), "")
     what, points = _history(record)
     made = record.manifest
     return {
-        **told,
+        **data,
         **({"main": [main, record.metrics[main]]} if main else {}),
         "metrics": {name: value for name, value in record.metrics.items() if isinstance(value, int | float)},
         "configuration": record.configuration,
@@ -215,7 +215,7 @@ def _name(record: Record) -> str:
 
 
 def _history(record: Record) -> tuple[str, list[float]]:
-    """Return the first curve of a record's history, at most so many points."""
+    """Return the title and at most `POINTS` points of the first curve of a record's history."""
     for curve in measure_of([record]).curves:
         key = next(iter(curve.lines))
         values = [item[key] for item in record.history if isinstance(item.get(key), float | int)]

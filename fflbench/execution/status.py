@@ -1,6 +1,6 @@
-"""Where a run stands: what displays show, what `fflbench status` reads, what `--log-json` tells.
+"""Status of a run, kept on disk for `fflbench status` and shown by displays and `--log-json`.
 
-The driver keeps it in a file beside the records, whole at any moment. Times are counted on a clock that nobody sets.
+The driver replaces its file, beside the records, atomically. Times are those of a monotonic clock.
 """
 
 import json
@@ -23,17 +23,17 @@ from fflbench.units import duration
 
 FILE = ".run"
 WRITE_SECONDS = 1.0
-"""How often rounds alone are worth writing down."""
+"""Least seconds between two writes for rounds alone."""
 
 LARGEST = 2**26
-"""Bytes that a status file may have: a hundred thousand failed cells fit in."""
+"""Most bytes of a status file, enough for a hundred thousand failed cells."""
 
 Count = Annotated[int, Ge(0), Le(10**12)]
 Seconds = Annotated[float, Ge(0), AllowInfNan(False)]
 
 
 class Running(BaseModel):
-    """A cell that is under way."""
+    """Running cell."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ class Running(BaseModel):
 
 
 class Failed(BaseModel):
-    """A cell that failed."""
+    """Failed cell."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,51 +56,51 @@ class Failed(BaseModel):
     command: str
 
 
-class Standing(BaseModel):
-    """All that is to be said of a run at one moment."""
+class RunStatus(BaseModel):
+    """Status of a run at one moment."""
 
     model_config = ConfigDict(extra="forbid")
 
     suite: str
     command: str
-    """What started it."""
+    """Command line of the run."""
     host: str
     process: Count
     state: Literal["starting", "running", "stopping", "stopped", "finished", "lost"] = "starting"
-    """The last is for others to say: that a run ended without a word."""
+    """State of the run; "lost", which only readers conclude, means that it ended without a final status."""
     cells: Count
-    """Of the whole suite."""
+    """Cells of the whole suite."""
     before: Count
-    """Done by earlier runs."""
+    """Cells done by earlier runs."""
     done: Count = 0
-    """By this one, well."""
+    """Cells done by this run."""
     failed: list[Failed] = []
     running: list[Running] = []
     seconds: Seconds = 0.0
-    """Since it began."""
+    """Seconds since the run began."""
     left: Seconds | None = None
-    """Seconds it will still take, as it looks now."""
+    """Estimated seconds until the end."""
 
     @property
     def waiting(self) -> int:
-        """Cells that nobody has taken yet."""
+        """Cells that have not started yet."""
         return self.cells - self.before - self.done - len(self.failed) - len(self.running)
 
     @property
     def per_minute(self) -> float:
-        """Cells that end in a minute."""
+        """Cells that end per minute."""
         return 60 * (self.done + len(self.failed)) / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
-        told = [f"{len(self.running)} running"]
-        told += [f"{len(self.failed)} failed"] if self.failed else []
-        told += [f"{self.per_minute:.1f} a minute"] if self.done or self.failed else []
-        told += [f"{duration(self.left)} left"] if self.left else []
-        return ", ".join(told)
+        parts = [f"{len(self.running)} running"]
+        parts += [f"{len(self.failed)} failed"] if self.failed else []
+        parts += [f"{self.per_minute:.1f} a minute"] if self.done or self.failed else []
+        parts += [f"{duration(self.left)} left"] if self.left else []
+        return ", ".join(parts)
 
 
 class Watch:
-    """Follows a run's events and knows where it stands."""
+    """Tracker of a run's status by its events."""
 
     def __init__(
         self,
@@ -111,14 +111,14 @@ class Watch:
         file: Path | None,
     ) -> None:
         self.file, self.rounds = file, rounds
-        """Where others look, if they are to know; and the rounds of the cells that are to run."""
+        """Status file, if there is one, and the rounds of the cells to run."""
         self.last_run = file.read_bytes() if file and file.is_file() and file.stat().st_size <= LARGEST else None
         self.expect(dict.fromkeys(rounds, 1.0))
         self.over = 0.0
-        """What has ended, in seconds that were expected of it."""
+        """Expected seconds of the cells that have ended."""
         self.before: dict[str, float] = {}
-        """The same of what cells had behind them when they began, from their checkpoints."""
-        self.now = Standing(
+        """Expected seconds of the rounds before the checkpoint from which a cell resumed, by cell."""
+        self.now = RunStatus(
             suite=suite,
             command=command,
             host=platform.node(),
@@ -129,21 +129,21 @@ class Watch:
         self.write()
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """What cells will take, about; what they do take is counted from here on."""
+        """Set the expected seconds of cells, and start to count time."""
         self.expected, self.total = seconds, sum(seconds.values()) or 1.0
         self.begun = time.monotonic()
 
-    def hear(self, event: Event | None) -> Standing:
-        """What has changed; returns where the run stands."""
+    def hear(self, event: Event | None) -> RunStatus:
+        """Update the status by an event and return it."""
         now = self.now
         if begins := now.state == "starting":
             now.state = "running"
         under_way = {each.cell: each for each in now.running}
         if isinstance(event, Started):
-            told = Running(
+            running = Running(
                 cell=event.cell.id, name=str(event.cell), where=event.where, rounds=self.rounds[event.cell.id]
             )
-            now.running.append(told)
+            now.running.append(running)
         elif isinstance(event, Progress) and event.cell.id in under_way:
             each = under_way[event.cell.id]
             if not each.round:
@@ -164,7 +164,7 @@ class Watch:
         return now
 
     def end(self, state: Literal["stopped", "finished"]) -> None:
-        """The run is over, with or without the rest; one that never began leaves the word to the last one."""
+        """Set the final status; a run that never began restores the status of the last one."""
         if self.now.state == "starting":
             self._put_back()
             return
@@ -172,7 +172,7 @@ class Watch:
         self.write()
 
     def write(self) -> None:
-        """Let others know; where that is not possible the run goes on."""
+        """Write the status file; the run continues if that fails."""
         self.written = self.now.seconds
         if self.file:
             with suppress(OSError):
@@ -197,11 +197,11 @@ class Watch:
         return max(0.0, self.now.seconds * (total - done) / done) if done > 0 else None
 
 
-def read(folder: Path) -> Standing | None:
-    """Where the run in a folder stands, or stood when it was last heard of."""
+def read(folder: Path) -> RunStatus | None:
+    """Return the last written status of the run in a folder, or None."""
     file = folder / FILE
     try:
-        return Standing.model_validate(parse_json(read_bytes(file, LARGEST)))
+        return RunStatus.model_validate(parse_json(read_bytes(file, LARGEST)))
     except RecordError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

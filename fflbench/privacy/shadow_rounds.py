@@ -1,4 +1,4 @@
-"""Rounds of privacy measures: people train on given examples, a transport carries their updates, somebody observes."""
+"""Simulated rounds of privacy measures: participants train on given examples, and an observation is made."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -16,43 +16,43 @@ from fflbench.tasks import Task
 from fflbench.types import Indices, Matrix, Vector
 
 Groups = Sequence[Sequence[Indices]]
-"""For each round, and each who takes part in it, which examples that one holds."""
+"""Indices of each participant's examples, by round."""
 
 
 @dataclass(frozen=True)
-class Sight:
-    """Something observed of a round, with the number of the round."""
+class ShadowObservation:
+    """Updates observed in a round, with the round's number."""
 
     group: int
-    look: ObservedUpdates
+    observed: ObservedUpdates
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A model, examples and a defense, with which anybody who has them can play rounds."""
+class ShadowRounds:
+    """A model, examples and a defense, with which rounds can be simulated."""
 
     task: Task
     model: FlatModel
     weights: Vector
-    """The global model that everybody starts from."""
+    """The global model that all participants start from."""
     x: Tensor
     y: Tensor
     defense: Chain
     observation: Observation
     seed: int
 
-    def play(self, groups: Groups, purpose: str, *, plain: bool = False) -> Iterator[Sight]:
-        """Yield what is observed of rounds in which these people take part; plain: without the defense, one by one."""
+    def play(self, groups: Groups, purpose: str, *, plain: bool = False) -> Iterator[ShadowObservation]:
+        """Yield the observations of rounds with these participants; `plain` leaves the defense out."""
         seed = int(stream(self.seed, "stage", purpose).integers(2**63))
         for number, group in enumerate(groups):
             training = engine(self.model, Holdings(self.x, self.y, group, seed, self.task))
             rows = training.train(self.weights, np.arange(len(group)), number)
             self.model.load(self.weights)
             if plain:
-                found = [ObservedUpdates((row,), (who,)) for who, row in enumerate(rows)]
+                observations = [ObservedUpdates((row,), (who,)) for who, row in enumerate(rows)]
             else:
-                found = self._transmitted(rows, np.array([len(held) for held in group]), number, seed)
-            yield from (Sight(number, look) for look in found)
+                observations = self._transmitted(rows, np.array([len(held) for held in group]), number, seed)
+            yield from (ShadowObservation(number, observed) for observed in observations)
 
     def _transmitted(self, rows: Matrix, sizes: Indices, number: int, seed: int) -> list[ObservedUpdates]:
         chain, people = copy.deepcopy(self.defense), list(range(len(rows)))

@@ -1,8 +1,8 @@
-"""Who trained on what: members, and others who are like them in everything but that.
+"""Split of examples into members and non-members for membership inference.
 
-A judge that never saw an update must not be able to tell the two apart. So a set is dealt anew into training and test
-part for each seed, since some come with a test part of another kind; rows that repeat are left out of both sides; and
-others are dealt by class, since an update shows which classes somebody holds, which is another question.
+Without seeing an update, nobody must be able to distinguish the two. So a dataset is split anew into training and test
+set for each seed, since some come with a test set of another distribution; duplicates are left out of both sides; and
+non-members are drawn by class, since an update shows which classes a participant holds, which is another question.
 """
 
 import copy
@@ -22,44 +22,44 @@ from fflbench.tasks import Task
 from fflbench.types import Indices, Labels
 
 SPARE = 3
-"""One in so many non-members is nobody's suspect: data like the victims', for attacks that declare it."""
+"""Divisor of non-members: one in so many is auxiliary data for attacks that declare it, and never a suspect."""
 
 
 def dealt_anew(task: Task, seed: int) -> tuple[Task, Examples]:
-    """The same task on examples in another order, of which the first are to learn from; and all of them."""
+    """Return the task on shuffled examples, of which the first are the training set, and the pool of all examples."""
     data = task.data()
     order = stream(seed, "deal").permutation(len(data.train) + len(data.test))
     x, y = (np.concatenate(parts)[order] for parts in ((data.train.x, data.test.x), (data.train.y, data.test.y)))
     cut = len(data.train)
     dealt = Data(Examples(x[:cut], y[:cut]), Examples(x[cut:], y[cut:]), data.facts)
     task = copy.copy(task)
-    # Tasks are frozen, and this one is ours.
+    # Tasks are frozen, and this one is our copy.
     object.__setattr__(task, "data", lambda: dealt)
     return task, Examples(x, y)
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """Everybody's examples, by their numbers among all."""
+class MemberSplit:
+    """Members, non-members and auxiliary data, as indices into the pool of all examples."""
 
     pool: Examples
     held: list[Indices]
     sizes: list[int]
-    """Of those who take part in the round."""
+    """Numbers of examples of the round's participants."""
     controlled: list[Indices]
-    """What those hold who do the server's bidding, and sit out the round."""
+    """Examples of colluding participants, who are not selected in the round."""
     strangers: Indices
     """Examples that nobody trained on."""
     auxiliary: Indices
-    """More of them, which are nobody's suspects."""
+    """Further examples that nobody trained on, which are never suspects."""
     copied: npt.NDArray[np.bool_]
-    """Which examples equal another one, class included, that somebody trained on."""
+    """Whether each example equals another one, label included, that somebody trained on."""
     equal: float
-    """The share of non-members that were left out for that."""
+    """Share of non-members that were left out as duplicates."""
 
     @classmethod
-    def of(cls, task: Task, pool: Examples, seed: int, trained: set[int], selected: set[int]) -> "Crowd":
-        """Sort everybody's examples by what the model has seen of them."""
+    def of(cls, task: Task, pool: Examples, seed: int, trained: set[int], selected: set[int]) -> "MemberSplit":
+        """Split the pool by who trained on which examples."""
         train, rng = len(task.data().train), stream(seed, "crowd")
         held = task.divide(pool.y[:train], seed)
         resting = rng.permutation([who for who in range(task.participants) if who not in selected])
@@ -70,7 +70,7 @@ class Crowd:
         digests = list(_digests(pool))
         known = Counter(digests[row] for row in touched)
         copied = np.array([known[digest] for digest in digests]) > np.isin(np.arange(len(pool)), touched)
-        # Of equal ones one is enough.
+        # Of equal examples only the first is kept.
         first = {digests[row]: row for row in reversed(free)}
         order = rng.permutation(np.array([row for row in free if not copied[row] and first[digests[row]] == row]))
         spare = len(order) // SPARE
@@ -88,12 +88,12 @@ class Crowd:
         )
 
     def single(self, which: Indices) -> Indices:
-        """Of these, those that equal no other one that somebody trained on."""
+        """Return those of the given examples that equal no other one that somebody trained on."""
         return which[~self.copied[which]]
 
 
 class Dealer:
-    """Deals non-members by class, each as seldom as can be."""
+    """Draws non-members by class, reusing each as rarely as possible."""
 
     def __init__(self, strangers: Indices, y: Labels, rng: np.random.Generator) -> None:
         self.y = y
@@ -102,10 +102,10 @@ class Dealer:
         self.decks = {label: itertools.cycle(deck) for label, deck in decks.items()}
 
     def deal(self, members: Indices, wanted: int) -> tuple[Indices, Indices]:
-        """About so many others, of each class in proportion to the members; and the members whose class has any."""
+        """Return members whose class has non-members, and about `wanted` non-members in the same proportions."""
         members = members[[self.sizes[label] > 0 for label in self.y[members]]]
         counts = Counter(self.y[members].tolist())
-        # Whole multiples are matched exactly, and no look gets anybody twice.
+        # Whole multiples match class proportions exactly, and no draw holds an example twice.
         times = min([wanted / max(len(members), 1), *(self.sizes[label] / count for label, count in counts.items())])
         times = float(int(times)) if times >= 1 else times
         dealt = [next(self.decks[label]) for label, count in counts.items() for _ in range(round(times * count))]
@@ -113,7 +113,7 @@ class Dealer:
 
 
 def alike(y: Labels, one: Indices, other: Indices, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """As many of one as of the other, of each class."""
+    """Return as many examples of one set as of the other, class by class."""
     kept: tuple[list[Indices], list[Indices]] = ([], [])
     for label in np.unique(y[one]):
         of_both = [part[y[part] == label] for part in (one, other)]
@@ -129,6 +129,6 @@ def _digests(examples: Examples) -> Iterator[bytes]:
 
 
 def halves(members: Sequence[Indices]) -> tuple[Indices, Indices]:
-    """Everybody's members in two, for a control."""
+    """Return two halves of everybody's members, for a control."""
     parted = [np.array_split(own, 2) for own in members]
     return np.concatenate([half[0] for half in parted]), np.concatenate([half[1] for half in parted])

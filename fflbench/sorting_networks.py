@@ -1,7 +1,7 @@
-"""Sorting networks over whole rows: a fixed list of minima and maxima that brings out the middle of every column.
+"""Sorting networks over whole rows: fixed lists of minima and maxima that select ranks of every column.
 
 For few participants this is several times faster than sorting each column: a comparison of two rows runs at the speed
-of the cache, whatever the values. Comparators come from merge exchange (Batcher, 1968; Knuth, The art of computer
+of the cache, for any values. Comparators come from merge exchange (Batcher, 1968; Knuth, The art of computer
 programming, volume 3, algorithm 5.2.2M); those that no wanted value depends on are left out.
 """
 
@@ -15,7 +15,7 @@ from fflbench.types import Matrix
 
 
 class Step(NamedTuple):
-    """A minimum or maximum of two rows, by their numbers: those of the matrix first, then those of the work space."""
+    """Minimum or maximum of two rows, by their numbers: those of the matrix first, then those of the work space."""
 
     take: np.ufunc
     one: int
@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 
 class Network(NamedTuple):
-    """A list of steps and the rows of work space it takes; what was wanted ends up in the first of them."""
+    """List of steps and the rows of work space that it needs; the selected ranks end up in the first of them."""
 
     steps: tuple[Step, ...]
     rows: int
@@ -32,7 +32,7 @@ class Network(NamedTuple):
 
 @functools.cache
 def network(n: int, first: int, last: int) -> Network:
-    """The network that leaves the values of ranks `first` to `last` - 1 among n in any order; not for all of them."""
+    """Return the network that selects ranks `first` to `last` - 1 among n, in any order; not for all ranks."""
     comparators = _pruned(n, first, last)
     # Each wanted wire's final value is put where it is wanted; everything before goes wherever there is room.
     final = {wire: place for place, (_, outputs) in enumerate(comparators) for wire, _ in outputs}
@@ -52,7 +52,7 @@ def network(n: int, first: int, last: int) -> Network:
 
 
 def run(network: Network, updates: Matrix, space: Matrix) -> Matrix:
-    """Carry the steps out in a space of as many rows as the network takes; `updates` stays as it is."""
+    """Run the steps in a work space of as many rows as the network needs; `updates` is not changed."""
     rows = [*updates, *space]
     for take, one, other, into in network.steps:
         take(rows[one], rows[other], out=rows[into])
@@ -60,7 +60,7 @@ def run(network: Network, updates: Matrix, space: Matrix) -> Matrix:
 
 
 def _pruned(n: int, first: int, last: int) -> list[tuple[tuple[int, int], list[tuple[int, np.ufunc]]]]:
-    """The comparators that matter, and which of their outputs do."""
+    """Return the comparators that the selected ranks depend on, and which of their outputs matter."""
     # Going backwards: whose value is wanted, and which of those only as a member of the set that comes out.
     wanted, loose = set(range(first, last)), set(range(first, last))
     kept = []
@@ -75,7 +75,7 @@ def _pruned(n: int, first: int, last: int) -> list[tuple[tuple[int, int], list[t
 
 
 def _merge_exchange(n: int) -> Iterator[tuple[int, int]]:
-    """Pairs of wires to compare, in order; the minimum goes to the first."""
+    """Yield the pairs of wires to compare, in order; the minimum goes to the first."""
     top = 1 << ((n - 1).bit_length() - 1) if n > 1 else 0
     p = top
     while p:

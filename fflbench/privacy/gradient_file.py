@@ -1,4 +1,4 @@
-"""Gradients that people bring: from a model of theirs and a file to pictures of what was behind it."""
+"""Reconstruction of examples from a user's own model and gradient file."""
 
 import importlib
 import io
@@ -28,10 +28,10 @@ from fflbench.registry import Kind
 from fflbench.types import Inputs, Labels
 
 FEW = 3
-"""Names that an error lists."""
+"""Number of names that an error lists."""
 
 VALUES = 2**26
-"""Numbers that are looked for at most: 256 MB in single precision, of which an attack holds several copies."""
+"""Largest number of values to reconstruct: 256 MB in single precision, of which an attack holds several copies."""
 
 HEADER = 10**8
 """Bytes that a safetensors file may have besides its tensors: the format allows as many for its header."""
@@ -39,28 +39,28 @@ HEADER = 10**8
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asks for."""
+    """Options of one reconstruction."""
 
     attack: str
     model: str
-    """A factory, as in package.module:factory."""
+    """Factory, as in package.module:factory."""
     gradient: Path
     shape: tuple[int, ...]
-    """Of one example."""
+    """Shape of one example."""
     count: int | None = None
-    """Examples behind the gradient; as many as labels, else 1."""
+    """Number of examples behind the gradient; by default the number of labels, or 1."""
     labels: tuple[int, ...] = ()
-    """Their classes, where they are known."""
+    """Labels of the examples, where they are known."""
     weights: Path | None = None
-    """The model's, if its factory does not load them."""
+    """File of the model's weights, if its factory does not load them."""
     originals: Path | None = None
-    """To compare with: x, and y if known."""
+    """File of the original examples to compare with: x, and y if known."""
     learning_rate: float | None = None
-    """Where the file holds a change of the model: the rate that made it."""
+    """Learning rate, where the file holds an update rather than a gradient."""
     local_steps: int = 1
-    """How many steps did."""
+    """Number of local steps behind an update."""
     mean: tuple[float, ...] = ()
-    """By which inputs were normalised, a number a channel or one for all."""
+    """Mean by which inputs were normalised, one number per channel or one for all."""
     std: tuple[float, ...] = ()
     settings: tuple[tuple[str, Any], ...] = ()
     """The attack's parameters."""
@@ -70,19 +70,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out; images as pixels from 0 to 1, in the order of the originals where there are any."""
+    """Result of a reconstruction; images as pixels from 0 to 1, in the order of the originals where there are any."""
 
     guess: Guess
     x: Inputs
     originals: Inputs | None
     scores: Score | None
     labelled: bool
-    """Whether the originals' classes are known."""
+    """Whether the originals' labels are known."""
     seconds: float
 
 
 def answer(request: Request) -> Answer:
-    """Run the attack."""
+    """Run the attack of a request."""
     attack = registry.get(Kind.PRIVACY_ATTACK, request.attack).create(**dict(request.settings))
     if not isinstance(attack, PrivacyAttack):
         raise ParameterError(f"{request.attack} does not rebuild examples from a gradient; dlg, for one, does")
@@ -100,39 +100,39 @@ def answer(request: Request) -> Answer:
     total = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
     with bar(f"{request.attack} looks for {observed.count} of {'x'.join(map(str, request.shape))}", total) as advance:
         try:
-            guess = attack.reconstruct(replace(observed, tell=advance))
+            guess = attack.reconstruct(replace(observed, report=advance))
         except FflbenchError:
             raise
-        # Models that torch cannot differentiate in batches, and strangers' code, which may end in any way.
+        # Models that torch cannot differentiate in batches, and users' code, which may fail in any way.
         except (Exception, SystemExit) as error:
             raise FflbenchError(f"{request.attack} cannot work on this model: {_first_line(error)}") from error
     seconds = time.perf_counter() - start
     low, high = observed.low.cpu().numpy(), observed.high.cpu().numpy()
-    found = pixels(guess.x[0].cpu().numpy(), low, high)
+    rebuilt = pixels(guess.x[0].cpu().numpy(), low, high)
     if originals is None:
-        return Answer(guess, shown(found), None, None, False, seconds)
+        return Answer(guess, shown(rebuilt), None, None, False, seconds)
     x, y = pixels(originals[0], low, high), originals[1]
-    scores = score(x, y, found, guess.y[0].cpu().numpy())
-    return Answer(guess, scores.found, x, scores, bool((y >= 0).all()), seconds)
+    scores = score(x, y, rebuilt, guess.y[0].cpu().numpy())
+    return Answer(guess, scores.rebuilt, x, scores, bool((y >= 0).all()), seconds)
 
 
-def write(found: Answer, request: Request, out: Path) -> list[str]:
-    """Put everything into a folder; the names of the files."""
-    told: dict[str, Any] = {
+def write(result: Answer, request: Request, out: Path) -> list[str]:
+    """Write all results into a folder and return the names of the files."""
+    summary: dict[str, Any] = {
         "attack": request.attack,
-        "labels": found.guess.y[0].tolist(),
-        "seconds": round(found.seconds, 3),
+        "labels": result.guess.y[0].tolist(),
+        "seconds": round(result.seconds, 3),
     }
-    if found.scores:
-        told |= {name: getattr(found.scores, name) for name in ("mse", "psnr", "ssim")}
-        if found.labelled:
-            told["label_accuracy"] = found.scores.label_accuracy
+    if result.scores:
+        summary |= {name: getattr(result.scores, name) for name in ("mse", "psnr", "ssim")}
+        if result.labelled:
+            summary["label_accuracy"] = result.scores.label_accuracy
     files = {
-        "rebuilt.safetensors": save({"x": found.guess.x[0].cpu().contiguous(), "y": found.guess.y[0].cpu()}),
-        "result.json": (json.dumps(told, indent=1) + "\n").encode(),
+        "rebuilt.safetensors": save({"x": result.guess.x[0].cpu().contiguous(), "y": result.guess.y[0].cpu()}),
+        "result.json": (json.dumps(summary, indent=1) + "\n").encode(),
     }
-    if is_image(found.x) and found.x.shape[1] in (1, 3):
-        files |= _pictures(found, request.attack)
+    if is_image(result.x) and result.x.shape[1] in (1, 3):
+        files |= _pictures(result, request.attack)
     try:
         for name, content in files.items():
             write_whole(out / name, content)
@@ -141,23 +141,23 @@ def write(found: Answer, request: Request, out: Path) -> list[str]:
     return sorted(files)
 
 
-def _pictures(found: Answer, attack: str) -> dict[str, bytes]:
-    """Each image by itself, pixel by pixel, and all of them together, under the originals where there are any."""
+def _pictures(result: Answer, attack: str) -> dict[str, bytes]:
+    """Return a PNG of each image, and one of all images below the originals where there are any."""
     from matplotlib.image import imsave
 
     from fflbench.report.image_grid import image_grid
     from fflbench.report.picture import plain_text
 
-    images, made = _channels_last(found.x), {}
+    images, made = _channels_last(result.x), {}
     for number, image in enumerate(images):
         stream = io.BytesIO()
         imsave(stream, np.repeat(image, 3, 2) if image.shape[2] == 1 else image, format="png")
         made[f"rebuilt-{number}.png"] = stream.getvalue()
     rows = [("rebuilt", images)]
-    if found.scores and found.originals is not None:
+    if result.scores and result.originals is not None:
         rows = [
-            ("originals", _channels_last(found.originals)),
-            (f"rebuilt\n{np.mean(found.scores.psnr):.1f} dB", images),
+            ("originals", _channels_last(result.originals)),
+            (f"rebuilt\n{np.mean(result.scores.psnr):.1f} dB", images),
         ]
     with plain_text():
         made["images.png"] = image_grid(attack, rows)
@@ -168,7 +168,7 @@ def _channels_last(images: Inputs) -> Inputs:
     return np.clip(images.transpose(0, 2, 3, 1).astype(np.float64), 0, 1)
 
 
-# What was brought
+# Input files
 
 
 def _model(request: Request) -> nn.Module:
@@ -185,7 +185,7 @@ def _model(request: Request) -> nn.Module:
         model = make()
     except KeyboardInterrupt:
         raise
-    # Strangers' code may end in any way, sys.exit() included.
+    # A user's code may fail in any way, sys.exit() included.
     except BaseException as error:
         raise FflbenchError(f"--model {request.model}: {type(error).__name__}: {_first_line(error)}") from error
     if not isinstance(model, nn.Module):
@@ -201,7 +201,7 @@ def _model(request: Request) -> nn.Module:
 
 
 def _size(model: nn.Module) -> int:
-    """How many numbers a model holds."""
+    """Return the number of values that a model holds."""
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
@@ -210,7 +210,7 @@ def _count(request: Request) -> int:
 
 
 def _bound(request: Request, each: int, what: str) -> None:
-    """Refuse examples that would not fit into memory, before anything is made of their size."""
+    """Raise a `ParameterError` for examples that would not fit into memory, before anything is allocated."""
     if _count(request) * each > VALUES:
         raise ParameterError(
             f"--count {str(_count(request))[:80]} {what}: at most {VALUES:,} numbers can be looked for at a time"
@@ -218,9 +218,9 @@ def _bound(request: Request, each: int, what: str) -> None:
 
 
 def _tensors(file: Path, option: str, count: int) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; names as they are without the prefix that wrappers for many devices add.
+    """Return the tensors of a safetensors file; the prefix that wrappers for several devices add is removed from names.
 
-    A file that is too large for so many numbers is not read.
+    A file that is larger than `count` numbers can need is not read.
     """
     if not os.path.isfile(file):  # noqa: PTH113 (a name too long for a file is none)
         raise FflbenchError(f"{option} {file} is not there")
@@ -228,40 +228,40 @@ def _tensors(file: Path, option: str, count: int) -> dict[str, Tensor]:
         limit = 8 * count + HEADER
         if file.stat().st_size > limit:
             raise FflbenchError(f"{option} {file} is larger than {limit:,} bytes, which {count:,} numbers may take")
-        found = load_file(file)
+        tensors = load_file(file)
     except (OSError, SafetensorError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
         how = "safetensors.torch.save_file(tensors, file) writes one"
         raise FflbenchError(f"{option} {file} is no safetensors file ({_first_line(error)}); {how}") from error
     prefix = "module."
-    wrapped = found and all(name.startswith(prefix) for name in found)
-    return {name.removeprefix(prefix): tensor for name, tensor in found.items()} if wrapped else found
+    wrapped = tensors and all(name.startswith(prefix) for name in tensors)
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()} if wrapped else tensors
 
 
 def _gradients(request: Request, model: nn.Module) -> tuple[Tensor, ...]:
-    """A gradient for each parameter, in the model's order, as of one victim."""
+    """Return one gradient per parameter, in the model's order, with a leading axis for one victim."""
     where = f"--gradient {request.gradient}"
-    found = _tensors(request.gradient, "--gradient", _size(model))
+    tensors = _tensors(request.gradient, "--gradient", _size(model))
     wanted = dict(model.named_parameters())
     buffers = {name for name, _ in model.named_buffers()}
-    strange = sorted(set(found) - set(wanted) - buffers)
+    strange = sorted(set(tensors) - set(wanted) - buffers)
     if strange:
         near = did_you_mean(strange[0], wanted)
         raise FflbenchError(f'{where}: the model has no parameter "{strange[0]}"{near or _some(list(wanted))}')
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in tensors]
     if missing:
         raise FflbenchError(f"{where} lacks {len(missing)} of the model's {len(wanted)} parameters{_some(missing)}")
     for name, parameter in wanted.items():
-        if found[name].shape != parameter.shape:
-            shapes = f"{tuple(found[name].shape)}, but the model's is {tuple(parameter.shape)}"
+        if tensors[name].shape != parameter.shape:
+            shapes = f"{tuple(tensors[name].shape)}, but the model's is {tuple(parameter.shape)}"
             raise FflbenchError(f'{where}: "{name}" has shape {shapes}')
-        found[name] = _real(found[name], f'{where}: "{name}"')
+        tensors[name] = _real(tensors[name], f'{where}: "{name}"')
     # A step of gradient descent is minus the rate times the gradient.
     scale = 1.0 if request.learning_rate is None else -1.0 / (request.learning_rate * request.local_steps)
-    return tuple((scale * found[name])[None].to(request.device) for name in wanted)
+    return tuple((scale * tensors[name])[None].to(request.device) for name in wanted)
 
 
 def _real(tensor: Tensor, where: str) -> Tensor:
-    """A tensor in single precision, if it holds finite numbers."""
+    """Return a tensor in single precision, or raise an error where it does not hold finite real numbers."""
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise FflbenchError(f"{where} holds no real numbers")
     numbers = tensor.float()
@@ -294,7 +294,7 @@ def _observed(request: Request, model: nn.Module) -> Observed:
 
 
 def _classes(request: Request, model: nn.Module) -> tuple[int, str]:
-    """How many classes the model tells apart, and by which loss it is trained: one output is a logit of two."""
+    """Return the model's number of classes and its loss: a single output is the logit of two classes."""
     try:
         with torch.no_grad():
             outputs = model(torch.zeros(2, *request.shape, device=request.device))
@@ -303,13 +303,13 @@ def _classes(request: Request, model: nn.Module) -> tuple[int, str]:
             f"the model takes no inputs of --shape {','.join(map(str, request.shape))}: {_first_line(error)}"
         ) from error
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
-        told = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise FflbenchError(f"the model must give one row of logits an example, not {told} for two")
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise FflbenchError(f"the model must give one row of logits per example, not {shape} for two")
     return (2, "binary-cross-entropy") if outputs.shape[1] == 1 else (outputs.shape[1], "cross-entropy")
 
 
 def _range(request: Request) -> tuple[Tensor, Tensor]:
-    """The least and greatest input of each channel: 0 and 1 before they were normalised."""
+    """Return the least and the greatest value of each channel: 0 and 1 before normalisation."""
     channels = request.shape[0] if len(request.shape) == 3 else math.prod(request.shape)
     mean, std = (_each(request, name, channels, default) for name, default in (("mean", 0.0), ("std", 1.0)))
     if not (std > 0).all() or not (mean.isfinite() & std.isfinite()).all():
@@ -328,14 +328,14 @@ def _each(request: Request, name: str, channels: int, default: float) -> Tensor:
 def _originals(request: Request, count: int) -> tuple[Inputs, Labels] | None:
     if request.originals is None:
         return None
-    found = _tensors(request.originals, "--originals", count * (math.prod(request.shape) + 1))
-    if "x" not in found:
-        raise FflbenchError(f'--originals {request.originals} needs a tensor "x"{_some(list(found))}')
-    x = _real(found["x"], '--originals: "x"')
+    tensors = _tensors(request.originals, "--originals", count * (math.prod(request.shape) + 1))
+    if "x" not in tensors:
+        raise FflbenchError(f'--originals {request.originals} needs a tensor "x"{_some(list(tensors))}')
+    x = _real(tensors["x"], '--originals: "x"')
     if tuple(x.shape) != (count, *request.shape):
         raise FflbenchError(f'--originals: "x" has shape {tuple(x.shape)}, not {(count, *request.shape)}')
-    # Classes that no model has stand for unknown ones.
-    y = found.get("y", torch.full((count,), -1))
+    # Labels outside the model's classes stand for unknown ones.
+    y = tensors.get("y", torch.full((count,), -1))
     _real(y, '--originals: "y"')
     if tuple(y.shape) != (count,):
         raise FflbenchError(f'--originals: "y" has shape {tuple(y.shape)}, not {(count,)}')

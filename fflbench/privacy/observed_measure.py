@@ -1,4 +1,4 @@
-"""Base of measures that attack an observation of a round, and the facts that they report of it."""
+"""Base class of measures that attack an observation of a round, and the facts that they report."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class ObservedFacts(Content):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looking(Measure):
+class ObservedMeasure(Measure):
     """Run a privacy attack on an observation that a coalition of parties makes of a round."""
 
     attacked = Kind.PRIVACY_ATTACK
@@ -46,7 +46,7 @@ class Looking(Measure):
 
     @property
     def observing(self) -> Observation:
-        """The observation."""
+        """The observation, created."""
         made: Observation = registry.get(Kind.OBSERVATION, self.observation).create()
         return made
 
@@ -57,8 +57,8 @@ class Looking(Measure):
         if self.observing.needs_linear_layer and not linear_layers(built(task)):
             raise ParameterError(f"observation = {self.observation} needs a model with a linear layer")
 
-    def told(self, defense: Chain, attack: CuriousServer) -> dict[str, Any]:
-        """Return what must be known, and whether the transport was taken into account where it mixes updates."""
+    def observation_facts(self, defense: Chain, attack: CuriousServer) -> dict[str, Any]:
+        """Return facts about the observation: the knowledge it needs, and whether it is adaptive to mixed rows."""
         observing = self.observing
         mixed = defense.transport.rows == "mixture"
         return {
@@ -77,5 +77,5 @@ class Looking(Measure):
 
 
 def training_seconds(task: Task, examples: float) -> float:
-    """Return about how long local training on so many examples takes, as measured on one core with small models."""
+    """Return the approximate seconds of local training on so many examples, measured on one core with small models."""
     return 1e-8 * examples * task.local_epochs * columns_of(task).count

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fflbench.execution import standing
+from fflbench.execution import status
 from fflbench.execution.cell import record_of
 from fflbench.execution.jobs import Finished, Progress, Returned, Started, Stopped
-from fflbench.execution.standing import Watch
+from fflbench.execution.status import Watch
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 
@@ -13,7 +13,7 @@ from fflbench.suites.suite import parse
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(standing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
 
     def pass_(seconds):
         now[0] += seconds
@@ -28,7 +28,7 @@ def cells(count):
 
 def watch(tmp_path, cells, rounds=10):
     each = [cell.id for cell in cells]
-    return Watch("own", "fflbench run own", len(cells) + 5, dict.fromkeys(each, rounds), tmp_path / standing.FILE)
+    return Watch("own", "fflbench run own", len(cells) + 5, dict.fromkeys(each, rounds), tmp_path / status.FILE)
 
 
 def failed(cell):
@@ -51,7 +51,7 @@ def test_cells_are_counted_and_the_time_left_follows_from_what_is_done(tmp_path,
     assert now.left == pytest.approx(10)
     assert now.per_minute == pytest.approx(6)
     assert [failure.reason for failure in now.failed] == ["because"]
-    assert standing.read(tmp_path) == now
+    assert status.read(tmp_path) == now
     assert str(now) == "1 running, 1 failed, 6.0 a minute, 10 seconds left"
 
 
@@ -77,15 +77,15 @@ def test_a_cell_that_comes_back_is_waiting_again(tmp_path, clock):
 
 def test_a_run_that_never_began_leaves_what_the_last_one_said(tmp_path, clock):
     follows = watch(tmp_path, cells(1))
-    assert standing.read(tmp_path).state == "starting"
+    assert status.read(tmp_path).state == "starting"
     follows.end("stopped")
-    assert standing.read(tmp_path) is None
+    assert status.read(tmp_path) is None
     begun = watch(tmp_path, cells(1))
     begun.hear(None)
-    assert standing.read(tmp_path).state == "running"
+    assert status.read(tmp_path).state == "running"
     begun.end("finished")
     watch(tmp_path, cells(2)).end("stopped")
-    assert (standing.read(tmp_path).state, standing.read(tmp_path).waiting) == ("finished", 1)
+    assert (status.read(tmp_path).state, status.read(tmp_path).waiting) == ("finished", 1)
 
 
 def test_cells_that_are_expected_to_take_long_weigh_more(tmp_path, clock):
