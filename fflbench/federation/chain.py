@@ -20,7 +20,7 @@ from fflbench.kernels import combine
 from fflbench.parameters import Parameter, listed
 from fflbench.randomness import stream
 from fflbench.registry import CHAINED, Entry, Kind
-from fflbench.types import Indices, Matrix, Vector
+from fflbench.types import Coefficients, Indices, Matrix, Vector
 
 PLAIN, MEAN = "plain", "fedavg"
 """Default transport of a chain that names none, and default rule of a transport without a rule."""
@@ -217,12 +217,12 @@ def _answer(rule: Rule, result: Any) -> tuple[Vector, Feedback]:
     return numbers, feedback
 
 
-def _combined(view: View, coefficients: "np.typing.NDArray[np.float64]", *, regrouped: bool) -> View:
+def _combined(view: View, coefficients: Coefficients, *, regrouped: bool) -> View:
     """Return the view with combined rows; the weight of a new row is the average of the rows it combines."""
     n = len(view.rows)
     shares = np.abs(coefficients)
     total = shares.sum(1, keepdims=True)
-    # A row that combines nothing keeps its weight, or gets the total where rows were regrouped.
+    # A row that combines nothing keeps its weight, or gets the average of all where their number changed.
     nothing = np.eye(n) if len(shares) == n else np.full_like(shares, 1 / n)
     shares = np.divide(shares, total, out=nothing, where=total > 0)
     return replace(

@@ -17,7 +17,7 @@ ROWS = {
     "anonymous": "updates without names",
     "sum": "the sum of all updates",
 }
-"""What the server sees, by the kind of rows that a transport declares."""
+"""Description of the server's view, by the kind of rows that a transport declares."""
 
 
 def tables() -> str:

@@ -264,7 +264,7 @@ def test_a_plan_names_what_stands_and_what_is_open(tmp_path):
 
 
 def test_a_leaderboards_record_is_run_again_elsewhere(fflbench):
-    """What a leaderboard is made of stays as it is."""
+    """Records that a leaderboard is made of stay as they are."""
     fflbench("run", "own.toml", "--seeds", "0")
     fflbench("leaderboard", "results/own", "--out", "boards/own")
     board = fflbench.folder / "boards/own"

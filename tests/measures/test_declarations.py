@@ -1,4 +1,4 @@
-"""What measures declare of themselves."""
+"""Declarations of measures: metrics, facts and needs."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a server that knows of the exchange makes of mixed updates, and what it costs a participant to be betrayed."""
+"""Observations of a server that knows of the exchange, alone and with a colluding participant."""
 
 from dataclasses import replace
 

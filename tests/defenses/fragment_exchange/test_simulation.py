@@ -158,7 +158,7 @@ def reachable(start):
 
 
 def secrets_of(it, real):
-    """What of a real chain is among these objects: its transport, keys, seed, pairing or randomness."""
+    """Parts of a real chain that are among these objects: its transport, keys, seed, pairing or randomness."""
     seed = real._seed
     return [
         each
