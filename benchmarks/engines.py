@@ -12,14 +12,15 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.timing import Ratio, race
 from fflbench import registry
 from fflbench.data.prepared import is_here
-from fflbench.federation.training import FlatModel, Holdings, engine
+from fflbench.engines.engine import LocalData, create_engine
+from fflbench.engines.flat_model import FlatModel
 from fflbench.registry import Kind
 from fflbench.tasks import Task
 
 PLAIN = "plain loop with a DataLoader"
 
 
-def plain_loop(task: Task, holdings: Holdings, selected: list[int]) -> Callable[[], object]:
+def plain_loop(task: Task, holdings: LocalData, selected: list[int]) -> Callable[[], object]:
     """Train with a DataLoader, a fresh copy of the global model and torch's optimiser for every participant."""
     model = task.model()
     start = {name: value.clone() for name, value in model.state_dict().items()}
@@ -44,11 +45,11 @@ def plain_loop(task: Task, holdings: Holdings, selected: list[int]) -> Callable[
     return train
 
 
-def holdings_of(task: Task) -> Holdings:
+def holdings_of(task: Task) -> LocalData:
     """Return the examples that the participants of a task hold."""
     data = task.data()
     held = task.divide(data.train.y, seed=0)
-    return Holdings(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, task)
+    return LocalData(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, task)
 
 
 def available(name: str) -> bool:
@@ -77,7 +78,7 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
         task: Task = registry.get(Kind.TASK, name).create(**fields)
         holdings, selected = holdings_of(task), np.arange(task.per_round)
         model = FlatModel(task.model(), torch.device("cpu"))
-        weights, trained = model.flat.numpy().copy(), engine(model, holdings)
+        weights, trained = model.flat.numpy().copy(), create_engine(model, holdings)
 
         ours = partial(trained.train, weights, selected, 0)
         what = f"{name}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"

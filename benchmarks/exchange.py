@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import Ratio, Side, race
-from fflbench import kernels
+from fflbench.arrays import kernels
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy
 from fflbench.federation import Columns, chain

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from benchmarks.timing import Ratio, Side, race
 from fflbench import registry
+from fflbench.engines.flat_model import FlatModel
 from fflbench.federation.rounds import new_model, one_thread
-from fflbench.federation.training import FlatModel
 from fflbench.privacy import Observed
 from fflbench.privacy.cosine import away
 from fflbench.privacy.inversion import squared

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.conversion import REAL, is_tensor, real_numbers
+from fflbench.arrays.columns import Columns
+from fflbench.arrays.conversion import REAL, is_tensor, real_numbers
+from fflbench.arrays.kernels import finite_rows
 from fflbench.errors import ParameterError
 from fflbench.federation import chain
-from fflbench.federation.columns import Columns
 from fflbench.federation.rule import NoAnswerError
 from fflbench.federation.transport import Setting
 from fflbench.federation.views import View
-from fflbench.kernels import finite_rows
 from fflbench.randomness import stream
 from fflbench.types import Matrix
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fflbench import __version__
+from fflbench import __version__, registration
 from fflbench.errors import FflbenchError, spelled_out
 from fflbench.terminal import guarded, visible
 
@@ -178,7 +178,8 @@ def run_command(
     keep their state and stops, Ctrl-C twice stops at once. Ends with exit code 1 when a cell failed. Examples: fflbench
     run quick · fflbench run my-suite.toml --seeds 0,1 --set rounds=10 · fflbench run quick --executor ray
     """
-    from fflbench import run_and_report, units
+    from fflbench import run_and_report
+    from fflbench.execution import units
     from fflbench.execution.run import Options
 
     options = Options(
@@ -253,9 +254,9 @@ def leaderboard_command(
 
     for failure in registry.load_named(plugin or []):
         raise FflbenchError(str(failure))
-    unknown = set(knows or ()) - set(registry.KNOWLEDGE)
+    unknown = set(knows or ()) - set(registration.KNOWLEDGE)
     if unknown:
-        raise FflbenchError(f'--knows "{min(unknown)}": one of {", ".join(registry.KNOWLEDGE)}')
+        raise FflbenchError(f'--knows "{min(unknown)}": one of {", ".join(registration.KNOWLEDGE)}')
     if (every or check) and (out or add or knows):
         raise FflbenchError("--all and --check are for leaderboards as they are: leave out --out, --add and --knows")
     if every:

@@ -180,6 +180,14 @@ def _training(task: Task) -> str:
     return f"{task.local_epochs}, {task.batch_size}, {task.optimizer} {task.learning_rate:g}{momentum}"
 
 
+def _attack_defaults(task: Task) -> str:
+    """Return the parameters that a task gives to attacks, one line per attack."""
+    return "\n".join(
+        f"{attack}: {', '.join(f'{name} = {value}' for name, value in values.items())}"
+        for attack, values in task.attack_defaults.items()
+    )
+
+
 def _parameter_count(task: Task) -> int | None:
     """Return the number of a model's parameters, or None if it depends on data that is not prepared yet."""
     try:
@@ -243,7 +251,7 @@ COLUMNS: dict[Kind, Columns] = {
             lambda task: f"{task.participants} / {task.per_round} / {task.rounds}"
         ),
         "local epochs, batch, optimiser": _of_task(_training),
-        "flip": _of_task(lambda task: f"{task.classes[task.source]} to {task.classes[task.target]}"),
+        "attacks' defaults": _of_task(_attack_defaults),
     },
     Kind.MEASURE: {"measure": _name, "what it finds out": _what, "parameters": _parameters},
     Kind.SUITE: {

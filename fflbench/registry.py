@@ -1,11 +1,8 @@
-"""Registry of plugins: attacks, defenses, tasks, measures and suites by name.
+"""Registry of plugins: attacks, parts of defenses, tasks, measures, engines, executors and suites by name.
 
-One decorator registers an attack, a defense or a task; suites are files, so a folder of them is registered with one
-call. Tables describe a plugin by its source: the citation is its module's docstring, the summary the first paragraph
-of its own, the parameters its signature.
-
-Plugins are modules, found through the entry-point group `fflbench.plugins` (the built-ins too) or named with
-`--plugin`. Where an entry point names a package, every module in it is loaded but those whose name starts with `_`.
+`fflbench.registration` has the decorators that register them. Plugins are modules, found through the entry-point group
+`fflbench.plugins` (the built-ins too) or named with `--plugin`. Where an entry point names a package, every module in
+it is loaded but those whose name starts with `_`.
 """
 
 import dataclasses
@@ -17,19 +14,15 @@ import inspect
 import pkgutil
 import re
 import sys
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_type_hints
-
-from annotated_types import Ge
+from typing import Any
 
 from fflbench import parameters
 from fflbench.errors import (
     DuplicateNameError,
-    FflbenchError,
     NotRegisteredError,
     ParameterError,
     did_you_mean,
@@ -37,37 +30,8 @@ from fflbench.errors import (
     plugin_code,
 )
 from fflbench.parameters import Parameter
-from fflbench.source_digest import source_digest
-from fflbench.tolerance import bears
 
 ENTRY_POINTS = "fflbench.plugins"
-
-FILLED_IN = ("weights", "participants", "columns", "model", "scale", "norms", "distances", "rng")
-"""Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""
-
-F = Parameter(
-    "f",
-    Annotated[
-        Annotated[int, Ge(0)] | Literal["20%", "bound"],
-        "attackers assumed among the selected: a number, a fifth of them, or the most that are tolerated",
-    ],
-    default="20%",
-)
-"""Parameter of every rule that is a function of `f: int`."""
-
-KNOWLEDGE = {
-    "own data": "the attackers' own training data",
-    "attackers' updates": "what the other attackers send",
-    "honest updates": "what honest participants send",
-    "defense": "which defense is used, with its parameters",
-    "server view": "everything the server sees of a round",
-    "a participant's view": "everything one participant sees of a round",
-    "who exchanged with whom": "which participants exchanged parts of their updates with each other",
-    "auxiliary data": "data like the victims'",
-    "controlled participants": "participants who collude with the server, with their data",
-}
-"""Knowledge that an attack may need, which it declares and tables show."""
-
 
 LETTERS = 100
 """Most characters of a name."""
@@ -85,6 +49,8 @@ class Kind(StrEnum):
     OBSERVATION = "observation"
     TASK = "task"
     MEASURE = "measure"
+    ENGINE = "engine"
+    EXECUTOR = "executor"
     SUITE = "suite"
 
     @property
@@ -123,6 +89,8 @@ class Entry:
     """Whether a rule is a weighted mean of its rows, which a sum of updates is enough for."""
     participants: bool = False
     """Whether a rule must know who sent each row."""
+    root_update: bool = False
+    """Whether a rule needs an update that the server trains on examples of its own."""
     regroups: bool = False
     """Whether a pre-aggregation may return more or fewer rows than it was given."""
 
@@ -164,135 +132,8 @@ class Failure:
 _entries: dict[tuple[Kind, str], Entry] = {}
 _wrappers: dict[Kind, Callable[[Entry, Mapping[str, Any]], Any]] = {}
 
-T = TypeVar("T")
-C = TypeVar("C", bound=type[Any])
 
-
-# Registration
-
-
-def rule(
-    name: str,
-    *,
-    title: str,
-    tolerates: str = "",
-    defined: str = "",
-    linear: bool = False,
-    participants: bool = False,
-    citation: str = "",
-    version: int = 1,
-) -> Callable[[T], T]:
-    """Register a rule: a function from updates to their aggregate, or a subclass of `Rule` with a memory.
-
-    `tolerates` is the condition on f attackers among n for which its guarantee holds, as in "f < n/2"; `defined`, if it
-    differs, the one for which it has an answer at all. A class that reads `view.participants` sets `participants`.
-    """
-    return lambda target: _register(
-        Kind.RULE,
-        target,
-        name,
-        title=title,
-        citation=citation,
-        version=version,
-        tolerates=tolerates,
-        defined=defined,
-        linear=linear,
-        participants=participants
-        or (inspect.isfunction(target) and "participants" in inspect.signature(target).parameters),
-    )
-
-
-def preaggregation(
-    name: str,
-    *,
-    title: str,
-    tolerates: str = "",
-    defined: str = "",
-    regroups: bool = False,
-    citation: str = "",
-    version: int = 1,
-) -> Callable[[T], T]:
-    """Register a pre-aggregation: a function from updates to coefficients, one row of them per new row.
-
-    `regroups` is set if it may return more or fewer rows than there are updates.
-    """
-    return lambda target: _register(
-        Kind.PREAGGREGATION,
-        target,
-        name,
-        title=title,
-        citation=citation,
-        version=version,
-        tolerates=tolerates,
-        defined=defined,
-        regroups=regroups,
-    )
-
-
-@dataclass_transform(kw_only_default=True)
-def transport(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
-    """Register a transport: a subclass of `Transport` whose fields are its parameters."""
-    return lambda target: _register(Kind.TRANSPORT, target, name, title=title, citation=citation, version=version)
-
-
-@dataclass_transform(kw_only_default=True)
-def observation(
-    name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1
-) -> Callable[[C], C]:
-    """Register an observation: a subclass of `Observation` that turns a coalition's view into updates to attack."""
-    return lambda target: _register(
-        Kind.OBSERVATION, target, name, title=title, citation=citation, version=version, knows=knows
-    )
-
-
-def chain(name: str, parts: str, *, title: str, summary: str = "", citation: str = "", version: int = 1) -> None:
-    """Register a defense under a name of its own: `chain("ffl", "fragment-exchange + reputation", title="FFL")`."""
-    _check_words(Kind.DEFENSE, name, version, parts=parts, title=title, summary=summary, citation=citation)
-    module = sys.modules[sys._getframe(1).f_globals["__name__"]]
-    _add(
-        Entry(
-            kind=Kind.DEFENSE,
-            name=name,
-            title=title,
-            summary=summary or parts,
-            file=_file_of(module),
-            target=parts,
-            module=module.__name__,
-            citation=citation or _first_paragraph(module.__doc__),
-            version=version,
-            source=source_digest(module),
-        )
-    )
-
-
-@dataclass_transform(kw_only_default=True)
-def attack(name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1) -> Callable[[C], C]:
-    """Register a poisoning attack: a class whose fields are its parameters."""
-    return lambda target: _register(
-        Kind.ATTACK, target, name, title=title, citation=citation, version=version, knows=knows
-    )
-
-
-@dataclass_transform(kw_only_default=True)
-def privacy_attack(
-    name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1
-) -> Callable[[C], C]:
-    """Register a privacy attack: a class whose fields are its parameters."""
-    return lambda target: _register(
-        Kind.PRIVACY_ATTACK, target, name, title=title, citation=citation, version=version, knows=knows
-    )
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-def task(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
-    """Register a task: a subclass of `fflbench.tasks.Task` whose fields suites may override."""
-    return lambda target: _register(Kind.TASK, target, name, title=title, citation=citation, version=version)
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-def measure(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
-    """Register a measure: a subclass of `fflbench.measures.Measure` whose fields a suite's [measure] table sets."""
-    return lambda target: _register(Kind.MEASURE, target, name, title=title, citation=citation, version=version)
+# Lookup
 
 
 def wrap_functions(kind: Kind, wrapper: Callable[[Entry, Mapping[str, Any]], Any]) -> None:
@@ -300,131 +141,8 @@ def wrap_functions(kind: Kind, wrapper: Callable[[Entry, Mapping[str, Any]], Any
     _wrappers[kind] = wrapper
 
 
-def suites_in(folder: Path) -> None:
-    """Register every suite file of a folder under its file name; `title` and `description` are keys of the file."""
-    for file in sorted(folder.glob("*.toml")):
-        try:
-            suite = tomllib.loads(file.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise FflbenchError(f"{file} is not a suite file: {error}") from error
-        _add(
-            Entry(
-                kind=Kind.SUITE,
-                name=file.stem,
-                title=str(suite.get("title", file.stem)),
-                summary=str(suite.get("description", "")),
-                file=file.resolve(),
-                target=file.resolve(),
-            )
-        )
-
-
-def _register(
-    kind: Kind,
-    target: Any,
-    name: str,
-    *,
-    title: str,
-    citation: str,
-    version: int,
-    knows: Sequence[str] = (),
-    tolerates: str = "",
-    defined: str = "",
-    **declared: bool,
-) -> Any:
-    _check_words(kind, name, version, title=title, citation=citation, tolerates=tolerates, defined=defined)
-    for piece in knows:
-        if piece not in KNOWLEDGE:
-            raise ValueError(f'{kind} "{name}" declares unknown knowledge "{piece}" (known: {", ".join(KNOWLEDGE)})')
-    module = sys.modules[target.__module__]
-    summary = _first_paragraph(target.__doc__) or title
-    if inspect.isabstract(target):
-        raise TypeError(f'{kind} "{name}" must define {", ".join(sorted(target.__abstractmethods__))}')
-    if inspect.isclass(target):
-        _check_base(kind, name, target)
-        if "__dataclass_fields__" not in vars(target):
-            _inherit_annotations(target)
-            dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
-        if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION):
-            setattr(target, "knows", tuple(knows))  # noqa: B010
-        if kind is Kind.RULE:
-            setattr(target, "needs_participants", declared["participants"])  # noqa: B010
-        known_parameters = parameters.of_dataclass(target)
-    elif inspect.isfunction(target) and kind in FUNCTIONS:
-        read = parameters.of_function(target, FILLED_IN)
-        known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
-        if any(each.name == "f" for each in known_parameters):
-            bears(tolerates, 0, 1), bears(defined or tolerates, 0, 1)
-    else:
-        raise TypeError(f'{kind} "{name}" must be a class{" or a function" if kind in FUNCTIONS else ""}')
-    _add(
-        Entry(
-            kind=kind,
-            name=name,
-            title=title,
-            summary=summary,
-            file=_file_of(module),
-            target=target,
-            module=module.__name__,
-            citation=citation or _first_paragraph(module.__doc__),
-            parameters=known_parameters,
-            version=version,
-            source=source_digest(module),
-            knows=tuple(knows),
-            tolerates=tolerates,
-            defined=defined or tolerates,
-            **declared,
-        )
-    )
-    return target
-
-
-def _file_of(module: ModuleType) -> Path:
-    # The module of a notebook has no file; its name is used instead.
-    return Path(getattr(module, "__file__", None) or f"<{module.__name__}>").resolve()
-
-
-FUNCTIONS = (Kind.RULE, Kind.PREAGGREGATION)
-"""Kinds that a function may implement."""
-
-
-BASES = {
-    Kind.ATTACK: ("fflbench.federation.attack", "Attack"),
-    Kind.RULE: ("fflbench.federation.rule", "Rule"),
-    Kind.TRANSPORT: ("fflbench.federation.transport", "Transport"),
-    Kind.OBSERVATION: ("fflbench.privacy.observation", "Observation"),
-    Kind.TASK: ("fflbench.tasks.task", "Task"),
-    Kind.MEASURE: ("fflbench.measures", "Measure"),
-}
-"""Class that a registered class must inherit from; privacy attacks have one for each measure that runs them."""
-
-
-def _check_base(kind: Kind, name: str, target: type[Any]) -> None:
-    module, base = BASES.get(kind, ("builtins", "object"))
-    # No class can inherit from one whose module is not imported.
-    if not issubclass(target, getattr(sys.modules.get(module), base, ())):
-        raise TypeError(f'{kind} "{name}" must be a subclass of {module}.{base}')
-
-
-def _check_words(kind: Kind, name: object, version: object, **words: object) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a {kind} must be a text, not {name!r}")
-    for what, word in words.items():
-        if not isinstance(word, str):
-            raise TypeError(f'{kind} "{name}": its {what} must be a text, not {word!r}')
-    if type(version) is not int or version < 1:
-        raise TypeError(f'{kind} "{name}": its version must be a whole number from 1, not {version!r}')
-
-
-def _inherit_annotations(cls: type[Any]) -> None:
-    """Let `rounds = 100` give an inherited field a new default, without repeating its type and meaning."""
-    inherited = get_type_hints(cls.__mro__[1], include_extras=True)
-    for name in getattr(cls, "__dataclass_fields__", {}):
-        if name in vars(cls) and name not in cls.__annotations__:
-            cls.__annotations__[name] = inherited[name]
-
-
-def _add(entry: Entry) -> None:
+def add(entry: Entry) -> None:
+    """Add an entry, or raise an error for a name that is taken or badly formed."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name):
         raise ValueError(f'"{entry.name}" cannot be a name: use lower case letters, digits and single hyphens')
     if len(entry.name) > LETTERS:
@@ -447,14 +165,6 @@ def _add(entry: Entry) -> None:
 
 def _qualname(entry: Entry) -> str:
     return getattr(entry.target, "__qualname__", entry.name)
-
-
-def _first_paragraph(docstring: str | None) -> str:
-    paragraph = inspect.cleandoc(docstring or "").split("\n\n")[0]
-    return " ".join(paragraph.split())
-
-
-# Lookup
 
 
 def entries(kind: Kind) -> list[Entry]:

@@ -18,6 +18,7 @@ from fflbench.execution.display import write_json, write_line
 from fflbench.execution.estimates import memory_of
 from fflbench.execution.run import Options, Plan
 from fflbench.execution.status import RunStatus
+from fflbench.execution.units import duration, readable_bytes
 from fflbench.progress import quiet
 from fflbench.records.store import Store, load, write_whole
 from fflbench.report import run_report
@@ -25,7 +26,6 @@ from fflbench.report.board import board
 from fflbench.report.table import Board
 from fflbench.terminal import console
 from fflbench.texts import counted
-from fflbench.units import duration, readable_bytes
 
 
 def run(

@@ -11,7 +11,8 @@ from hypothesis.extra import numpy as arrays
 from fflbench import aggregate, kernels, registry
 from fflbench.errors import NotRegisteredError, ParameterError
 from fflbench.federation import Transport
-from fflbench.registry import Kind, rule, transport
+from fflbench.registration import rule, transport
+from fflbench.registry import Kind
 
 UPDATES = np.arange(30, dtype=np.float32).reshape(10, 3)
 

@@ -71,7 +71,7 @@ def content(folder):
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_listing_prepares_and_writes_nothing(capsys, own_folders, own_registry, options):
-    from fflbench.registry import task
+    from fflbench.registration import task
     from fflbench.tasks import Task
     from tests.data.conftest import CONTENT, small_set
 
@@ -136,7 +136,7 @@ def test_json_tells_everything(capsys, own_folders):
 
 def test_markup_in_a_plugins_text_is_shown_as_it_is(capsys, own_registry, tmp_path):
     (tmp_path / "loud.py").write_text('''"""[bold red]No citation[/]"""
-from fflbench.registry import rule
+from fflbench.registration import rule
 @rule("loud", title="Loud")
 def loud(updates):
     """[link=file:///etc/passwd]click[/link]"""
@@ -156,7 +156,7 @@ def test_a_named_plugin_that_breaks_is_told_and_ends_in_an_error(capsys, own_reg
 
 def test_a_duplicate_name_is_one_sentence_and_an_error(capsys, own_registry, tmp_path):
     (tmp_path / "mine.py").write_text('''"""Mine."""
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 @task("digits-mlp", title="Mine")
 class Mine(Task):
@@ -269,7 +269,7 @@ def test_preaggregations_and_observations_are_listed(capsys):
 def test_a_task_that_cannot_be_built_is_told_and_the_rest_is_listed(capsys, own_registry, own_folders, tmp_path):
     (tmp_path / "bad.py").write_text('''"""Bad ones."""
 from pathlib import Path
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 @task("bad-default", title="Bad default")
 class BadDefault(Task):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import DuplicateNameError, FflbenchError, NotRegisteredError, ParameterError
 from fflbench.registry import Kind
 
@@ -15,7 +15,7 @@ PLUGIN = '''
 """Half the mean. Nobody et al., A rule for tests, 2026."""
 from typing import Annotated
 from fflbench.federation import Attack
-from fflbench.registry import attack, rule
+from fflbench.registration import attack, rule
 
 @rule("half-mean", title="Half mean", tolerates="f = 0", version=3)
 def half_mean(updates, factor: Annotated[float, "what the mean is multiplied with"] = 0.5, *, weights=None):
@@ -200,7 +200,7 @@ def test_a_new_default_keeps_type_and_meaning_whatever_the_parents_annotations_a
 from dataclasses import dataclass
 from typing import Annotated
 from fflbench.federation import Attack
-from fflbench.registry import attack
+from fflbench.registration import attack
 
 @dataclass(kw_only=True)
 class Parent(Attack):
@@ -275,7 +275,7 @@ def test_one_file_under_two_module_names_is_one_plugin(plugin, tmp_path, monkeyp
 
 def test_suites_are_registered_by_the_folder(own_registry, tmp_path):
     (tmp_path / "tiny.toml").write_text('title = "Tiny"\ndescription = "A small one."\n')
-    registry.suites_in(tmp_path)
+    registration.suites_in(tmp_path)
     suite = registry.get(Kind.SUITE, "tiny")
     assert (suite.title, suite.summary, suite.target) == ("Tiny", "A small one.", tmp_path / "tiny.toml")
 
@@ -283,7 +283,7 @@ def test_suites_are_registered_by_the_folder(own_registry, tmp_path):
 def test_a_suite_file_that_is_not_toml_is_named(own_registry, tmp_path):
     (tmp_path / "bad.toml").write_text("= =")
     with pytest.raises(FflbenchError, match=r"bad\.toml is not a suite file"):
-        registry.suites_in(tmp_path)
+        registration.suites_in(tmp_path)
 
 
 def test_built_ins_explain_all_their_parameters():
@@ -302,7 +302,7 @@ import sys
 from typing import Annotated
 import numpy as np
 from fflbench.federation import Attack
-from fflbench.registry import attack, rule
+from fflbench.registration import attack, rule
 
 class Odd(BaseException):
     """An exception that nobody expects."""

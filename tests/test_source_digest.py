@@ -3,12 +3,12 @@ import sys
 
 import pytest
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.registry import Kind
 
 RULE = '''
 """A rule of somebody's."""
-from fflbench.registry import rule
+from fflbench.registration import rule
 {more}
 
 @rule("own-rule", title="Own rule")
@@ -86,5 +86,5 @@ def test_code_that_no_file_holds_has_no_digest(own_registry, monkeypatch):
         """The mean."""
 
     mean.__module__ = "__main__"
-    registry.rule("from-a-notebook", title="From a notebook")(mean)
+    registration.rule("from-a-notebook", title="From a notebook")(mean)
     assert registry.get(Kind.RULE, "from-a-notebook").results_version == 1

@@ -36,7 +36,7 @@ PLUGIN = f'''
 {("Nobody " + EVIL)!r}
 import warnings
 from typing import Annotated
-from fflbench.registry import rule, task
+from fflbench.registration import rule, task
 from fflbench.tasks import Task
 
 @rule("throws", title={("Throws " + EVIL)!r})

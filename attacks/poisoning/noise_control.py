@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from fflbench.federation import Attack, Known
-from fflbench.registry import attack
-from fflbench.types import Matrix
+from fflbench.plugin import Attack, Known, Matrix, attack
 
 
 @attack("noise-control", title="Noise of honest length", knows=["own data"])

@@ -1,7 +1,6 @@
 """No attack: everybody is honest."""
 
-from fflbench.federation import Attack
-from fflbench.registry import attack
+from fflbench.plugin import Attack, attack
 
 
 @attack("none", title="No attack", knows=[])

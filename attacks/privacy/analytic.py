@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fflbench.errors import ParameterError
 from fflbench.privacy import Guess, Observed, PrivacyAttack
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 
 if TYPE_CHECKING:
     from torch import Tensor

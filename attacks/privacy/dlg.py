@@ -5,7 +5,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from fflbench.privacy import Guess, Observed, PrivacyAttack
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 
 
 @privacy_attack("dlg", title="DLG", knows=["server view"])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 from fflbench.tasks import Task
 from fflbench.types import Indices, Vector
 

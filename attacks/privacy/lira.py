@@ -10,7 +10,7 @@ import numpy.typing as npt
 from annotated_types import Ge
 
 from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 from fflbench.types import Indices, Vector
 
 if TYPE_CHECKING:

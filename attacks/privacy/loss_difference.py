@@ -7,7 +7,7 @@ of difficulty calibration in membership inference attacks, ICLR 2022.
 from typing import TYPE_CHECKING
 
 from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 from fflbench.types import Indices, Vector
 
 if TYPE_CHECKING:

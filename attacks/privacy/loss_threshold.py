@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 from fflbench.types import Indices, Vector
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from annotated_types import Ge
 
 from fflbench.privacy.properties import Informed, PropertyAttack, coins
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 from fflbench.types import Matrix
 
 

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt
 from fflbench.errors import ParameterError
 from fflbench.privacy.member_split import alike
 from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 from fflbench.tasks import Task
 from fflbench.types import Indices, Vector
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.registry import preaggregation
+from fflbench.registration import preaggregation
 from fflbench.types import Coefficients, Matrix
 
 from .clipping import scaled_down

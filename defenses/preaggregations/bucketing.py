@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
-from fflbench.registry import preaggregation
+from fflbench.registration import preaggregation
 from fflbench.types import Coefficients, Matrix
 
 

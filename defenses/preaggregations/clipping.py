@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Gt
 
-from fflbench.registry import preaggregation
+from fflbench.registration import preaggregation
 from fflbench.types import Coefficients, Matrix
 
 

@@ -1,7 +1,7 @@
 """Federated averaging. McMahan et al., Communication-efficient learning of deep networks, AISTATS 2017."""
 
-from fflbench.kernels import weighted_mean
-from fflbench.registry import rule
+from fflbench.arrays.kernels import weighted_mean
+from fflbench.registration import rule
 from fflbench.types import Indices, Matrix, Vector
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Gt
 
+from fflbench.arrays.kernels import gram, weighted_mean
 from fflbench.federation import NoAnswerError, Rule, ServerSetting, View, require_rows
-from fflbench.kernels import gram, weighted_mean
-from fflbench.registry import rule
+from fflbench.registration import rule
 from fflbench.types import Vector
 
 ROUNDING = 1e-12

@@ -1,7 +1,7 @@
 """Coordinate-wise median. Yin et al., Byzantine-robust distributed learning, ICML 2018."""
 
-from fflbench.kernels import over_sorted_columns
-from fflbench.registry import rule
+from fflbench.arrays.kernels import over_sorted_columns
+from fflbench.registration import rule
 from fflbench.types import Matrix, Vector
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.kernels import weighted_mean
-from fflbench.registry import rule
+from fflbench.arrays.kernels import weighted_mean
+from fflbench.registration import rule
 from fflbench.types import Matrix, Vector
 
 Distances: TypeAlias = npt.NDArray[np.float64]

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
+from fflbench.arrays.kernels import row_norms, weighted_mean
 from fflbench.federation import Columns, Feedback, Rule, ServerSetting, View, require_rows
-from fflbench.kernels import row_norms, weighted_mean
-from fflbench.registry import rule
+from fflbench.registration import rule
 from fflbench.types import Indices, Matrix, Vector
 
 from .median import median

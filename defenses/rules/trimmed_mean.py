@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fflbench.kernels import over_sorted_columns
-from fflbench.registry import rule
+from fflbench.arrays.kernels import over_sorted_columns
+from fflbench.registration import rule
 from fflbench.types import Matrix, Vector
 
 

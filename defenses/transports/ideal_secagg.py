@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from fflbench.arrays.kernels import weighted_mean
 from fflbench.federation import Rows, Transcript, Transport, Upload
-from fflbench.kernels import weighted_mean
-from fflbench.registry import transport
+from fflbench.registration import transport
 
 
 @transport("ideal-secagg", title="Ideal secure aggregation")

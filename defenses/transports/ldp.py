@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
+from fflbench.arrays.kernels import finite_rows, row_norms
 from fflbench.crypto.entropy import Entropy
 from fflbench.federation import Setting, Transcript, Transport, Upload
-from fflbench.kernels import finite_rows, row_norms
-from fflbench.registry import transport
+from fflbench.registration import transport
 
 
 @transport(

@@ -1,7 +1,7 @@
 """Plain federated learning: everybody sends its update to the server as it is (McMahan et al., AISTATS 2017)."""
 
 from fflbench.federation import Transcript, Transport, Upload
-from fflbench.registry import transport
+from fflbench.registration import transport
 
 
 @transport("plain", title="Plain")

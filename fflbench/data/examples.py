@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.conversion import real_numbers
+from fflbench.arrays.conversion import real_numbers
 from fflbench.errors import DataError
 from fflbench.types import Inputs, Labels
 

@@ -1,4 +1,4 @@
-"""Partitions of the training part among participants: every example goes to exactly one, and none stays empty."""
+"""Partitions of the training part among participants: no example goes to two of them, and nobody stays without any."""
 
 from typing import Literal, TypeAlias
 
@@ -7,24 +7,39 @@ import numpy as np
 from fflbench.errors import DataError
 from fflbench.types import Indices, Labels
 
-Scheme: TypeAlias = Literal["iid", "dirichlet", "shards"]
+Scheme: TypeAlias = Literal["iid", "dirichlet", "dirichlet-equal", "shards"]
 
 
 def partition(
-    scheme: Scheme, y: Labels, participants: int, rng: np.random.Generator, *, alpha: float = 0.5, shards: int = 2
+    scheme: Scheme,
+    y: Labels,
+    participants: int,
+    rng: np.random.Generator,
+    *,
+    alpha: float = 0.5,
+    shards: int = 2,
+    examples: int | None = None,
 ) -> list[Indices]:
-    """Return the indices of each participant's examples, in ascending order."""
-    needed = participants * (shards if scheme == "shards" else 1)
-    if len(y) < needed:
-        raise DataError(f"{len(y)} examples cannot be divided among {participants} participants, who need {needed}")
+    """Return the indices of each participant's examples, in ascending order; all are dealt unless `examples` is set."""
+    least = max(examples or 1, shards if scheme == "shards" else 1)
+    if len(y) < participants * least:
+        raise DataError(
+            f"{len(y)} examples cannot be divided among {participants} participants, who need {participants * least}"
+        )
+    if examples is not None and scheme != "dirichlet-equal":
+        # A random subset, so that the rest of the work is the same as with a smaller data set.
+        chosen = np.sort(rng.choice(len(y), participants * examples, replace=False))
+        return [chosen[part] for part in partition(scheme, y[chosen], participants, rng, alpha=alpha, shards=shards)]
     if scheme == "iid":
         parts = np.array_split(rng.permutation(len(y)), participants)
     elif scheme == "dirichlet":
         parts = _dirichlet(y, participants, rng, alpha)
+    elif scheme == "dirichlet-equal":
+        parts = _dirichlet_equal(y, participants, rng, alpha, examples or len(y) // participants)
     elif scheme == "shards":
         parts = _shards(y, participants, rng, shards)
     else:
-        raise DataError(f'there is no partition "{scheme}" (iid, dirichlet or shards)')
+        raise DataError(f'there is no partition "{scheme}" (iid, dirichlet, dirichlet-equal or shards)')
     return [np.sort(part) for part in parts]
 
 
@@ -46,6 +61,31 @@ def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: fl
         rich = max(range(participants), key=lambda k: len(joined[k]))
         joined[poor], joined[rich] = joined[rich][-1:], joined[rich][:-1]
     return joined
+
+
+def _dirichlet_equal(
+    y: Labels, participants: int, rng: np.random.Generator, alpha: float, examples: int
+) -> list[Indices]:
+    r"""Give everybody as many examples, of classes in shares $q_k \sim \mathrm{Dir}(\alpha p)$, p those of the data.
+
+    Hsu et al. (arXiv:1909.06335, section 3) draw each participant's shares of classes so. Counts are multinomial;
+    where a class has run out, the participant draws its remaining examples from the other classes by its shares.
+    """
+    pools = [list(rng.permutation(np.flatnonzero(y == label))) for label in np.unique(y)]
+    prior = np.array([len(pool) for pool in pools]) / len(y)
+    parts = []
+    for _ in range(participants):
+        shares = rng.dirichlet(np.maximum(alpha * len(pools) * prior, np.finfo(float).tiny))
+        held: list[int] = []
+        while len(held) < examples:
+            left = np.array([len(pool) for pool in pools])
+            # A class without examples left has no share; the smallest number keeps shares that underflow above 0.
+            open_shares = np.where(left > 0, np.maximum(shares, np.finfo(float).tiny), 0)
+            wanted = rng.multinomial(examples - len(held), open_shares / open_shares.sum())
+            for pool, count in zip(pools, np.minimum(wanted, left), strict=True):
+                held += [pool.pop() for _ in range(count)]
+        parts.append(np.array(held, np.int64))
+    return parts
 
 
 def _shards(y: Labels, participants: int, rng: np.random.Generator, shards: int) -> list[Indices]:

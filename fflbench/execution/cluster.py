@@ -43,10 +43,10 @@ from fflbench.execution.jobs import (
     too_long,
 )
 from fflbench.execution.node import Baggage, Desk, last_line, parts_of, play
+from fflbench.execution.units import readable_bytes
 from fflbench.records.manifest import commit, results_versions
 from fflbench.records.record import Record
 from fflbench.records.store import write_whole
-from fflbench.units import readable_bytes
 
 CHECK_SECONDS = 2.0
 """Seconds between two checks of the nodes."""

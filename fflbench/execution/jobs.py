@@ -10,10 +10,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from fflbench.execution.cell import record_of
+from fflbench.execution.units import readable_bytes
 from fflbench.records.record import Record
 from fflbench.records.store import Store
 from fflbench.suites.cell import Cell
-from fflbench.units import readable_bytes
 
 TICK = 0.5
 """Seconds that an executor waits for an event before it yields None."""

@@ -25,7 +25,7 @@ from fflbench.execution.jobs import Stopped, Unfit
 from fflbench.federation import Transport
 from fflbench.records import parts
 from fflbench.records.manifest import RESULTS_VERSION, commit
-from fflbench.records.parts import Part
+from fflbench.records.parts import ConfiguredPart
 from fflbench.records.record import Record
 from fflbench.suites.cell import Cell
 
@@ -100,7 +100,7 @@ def play(
             return Stopped(stopped.kept)
 
 
-def _name(part: Part) -> str:
+def _name(part: ConfiguredPart) -> str:
     """Return the name of a part of a cell that nodes and driver use."""
     return f"{part.kind} {part.name}"
 

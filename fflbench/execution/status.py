@@ -17,9 +17,9 @@ from pydantic import AllowInfNan, BaseModel, ConfigDict
 
 from fflbench.errors import RecordError
 from fflbench.execution.jobs import Event, Finished, Progress, Returned, Started
+from fflbench.execution.units import duration
 from fflbench.reading import parse_json, read_bytes
 from fflbench.records.store import write_whole
-from fflbench.units import duration
 
 FILE = ".run"
 WRITE_SECONDS = 1.0

@@ -17,7 +17,7 @@ from fflbench.records.folder import refuse_links, replace_files
 from fflbench.records.manifest import manifest
 from fflbench.records.packed import ENTRIES
 from fflbench.records.record import Record
-from fflbench.statistics import prediction
+from fflbench.report.statistics import prediction
 from fflbench.suites.cell import Cell
 
 DECIDES = ("results", "python", "libraries", "system", "processor", "device")

@@ -1,7 +1,7 @@
 """The federation: participants who train, attackers among them, a transport for their updates, and a server."""
 
+from fflbench.arrays.columns import Columns
 from fflbench.federation.attack import Attack, Known
-from fflbench.federation.columns import Columns
 from fflbench.federation.rule import NoAnswerError, Rule, require_rows
 from fflbench.federation.transport import Deviation, Feedback, ServerSetting, Setting, Transport
 from fflbench.federation.views import ObservedUpdates, ParticipantView, Rows, Transcript, Upload, View

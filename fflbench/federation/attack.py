@@ -1,19 +1,93 @@
-"""Base class of poisoning attacks, and the knowledge that attackers have in a round."""
+"""Contract of poisoning attacks, and the knowledge that attackers have."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
+from fflbench.arrays.columns import Columns
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
-from fflbench.federation.columns import Columns
 from fflbench.tasks import Task
-from fflbench.types import Indices, Matrix, Vector
+from fflbench.types import Indices, Labels, Matrix, Vector
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fflbench.engines.loop import Loop
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Inputs that an attack wants misclassified, and the labels that it wants for them."""
+
+    examples: Examples
+    """The inputs, with their true labels."""
+    labels: Labels
+    """The label that the attack wants for each input."""
+
+
+@dataclass(frozen=True)
+class AttackSetting:
+    """Setting of an attack, known before the first round."""
+
+    task: Task
+    attackers: Indices
+    """The participants that attack."""
+    columns: Columns
+    rng: np.random.Generator
+
+
+class LocalTraining:
+    """Local training of one attacker in a round, for attacks that change it."""
+
+    def __init__(
+        self, loop: "Loop", *, round: int, participant: int, weights: Vector, task: Task, rng: np.random.Generator
+    ) -> None:
+        self.round, self.participant, self.task, self.rng = round, participant, task, rng
+        self.weights = weights
+        """The global model."""
+        self._loop = loop
+
+    @property
+    def columns(self) -> Columns:
+        """Columns of an update."""
+        return self._loop.model.columns
+
+    @property
+    def examples(self) -> Examples:
+        """Return the examples that this attacker trains on, as `poison_data` left them."""
+        data = self._loop.data
+        own = data.indices[self.participant]
+        return Examples(data.x[own].cpu().numpy(), data.y[own].cpu().numpy())
+
+    @property
+    def model(self) -> "nn.Module":
+        """Return the model with the global weights, for training by code of the attack's own; see `change`."""
+        self._loop.model.load(self.weights)
+        return self._loop.model.model.train()
+
+    def change(self) -> Vector:
+        """Return the update that `model` amounts to: its weights minus the global ones."""
+        update: Vector = self._loop.model.flat.detach().cpu().numpy() - self.weights
+        return update
+
+    def train(
+        self,
+        *,
+        edit_gradient: "Callable[[Tensor], object] | None" = None,
+        edit_weights: "Callable[[Tensor], object] | None" = None,
+    ) -> Vector:
+        """Train as an honest participant does, and return the update.
+
+        `edit_gradient` may change the gradient of all parameters before each step, `edit_weights` all parameters after
+        it; both receive one vector and change it in place.
+        """
+        return self._loop.train_one(self.weights, self.participant, self.round, edit_gradient, edit_weights)
 
 
 class Simulate(Protocol):
@@ -88,14 +162,12 @@ class Known:
 
 @dataclass(kw_only=True)
 class Attack:
-    """Participants who send poisoned updates; override one of the two methods or both.
+    """Participants who attack; every method may be overridden, and none must be.
 
     State that lasts from round to round is kept in `memory`, as arrays: it is saved and restored with the cell.
     Other attributes are lost when a cell is stopped and resumed.
     """
 
-    targeted: ClassVar[bool] = False
-    """Whether it targets one class, so that attack success rate says more than accuracy."""
     knows: ClassVar[tuple[str, ...]] = ()
     """Knowledge that it declares to need; set by the decorator that registers it."""
 
@@ -103,14 +175,38 @@ class Attack:
 
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def targeted(self) -> bool:
+        """Whether it has a goal, so that its success rate says more than the model's accuracy."""
+        return self.overrides("goal")
+
+    def overrides(self, hook: str) -> bool:
+        """Return whether this attack has a hook of its own."""
+        return getattr(type(self), hook) is not getattr(Attack, hook)
+
     def count(self, participants: int) -> int:
         """Return the number of attackers among so many participants."""
         return math.floor(self.share * participants + 0.5)
 
-    def poison_data(self, examples: Examples, task: Task, rng: np.random.Generator) -> Examples:
-        """Return the examples that one attacker trains on, as many as its own; changed values must be in new arrays."""
+    def validate(self, task: Task) -> None:
+        """Raise a `ParameterError` for parameters that cannot work with a task."""
+
+    def begin(self, setting: AttackSetting) -> None:
+        """Prepare for the first round."""
+        self.setting, self.memory = setting, {}
+
+    def poison_data(self, examples: Examples, task: Task, round: int, rng: np.random.Generator) -> Examples:
+        """Return the examples that one attacker trains on in a round, as many as its own, which are read-only."""
         return examples
+
+    def train(self, local: LocalTraining) -> Vector:
+        """Return the update of one attacker's local training."""
+        return local.train()
 
     def poison_updates(self, known: Known) -> Matrix:
         """Return the rows that attackers send instead of `known.updates`."""
         return known.updates
+
+    def goal(self, test: Examples, task: Task) -> Goal | None:
+        """Return the inputs that it wants misclassified and the labels that it wants, or None without such a goal."""
+        return None

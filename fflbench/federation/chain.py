@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from fflbench import registry
-from fflbench.conversion import REAL
+from fflbench.arrays.columns import Columns
+from fflbench.arrays.conversion import REAL
+from fflbench.arrays.kernels import combine
 from fflbench.crypto.entropy import Entropy
 from fflbench.errors import NotRegisteredError, ParameterError, did_you_mean
-from fflbench.federation.columns import Columns
 from fflbench.federation.messages import SERVER, GlobalModel
 from fflbench.federation.rule import FunctionRule, Geometry, NoAnswerError, Preaggregation, Rule
 from fflbench.federation.transport import Feedback, Memory, ServerSetting, Setting, Transport
 from fflbench.federation.views import Transcript, Upload, View, read_only
-from fflbench.kernels import combine
 from fflbench.parameters import Parameter, listed
 from fflbench.randomness import stream
 from fflbench.registry import CHAINED, Entry, Kind
@@ -312,7 +312,12 @@ class Chain:
         _check_view(transcript, self.transport)
         for who in participants:
             transcript.ledger.enter(GlobalModel(round, SERVER, int(who), model.data))
-        transcript.server = transcript.server.without_non_finite().read_only()
+        view = transcript.server.without_non_finite()
+        if any(part.uses_oracle for part in self.server.parts):
+            # Rows without senders are those of all attackers, as far as anybody can say.
+            arrived = participants if view.participants is None else view.participants
+            view = replace(view, attackers=int(np.isin(arrived, participants[hostile]).sum()))
+        transcript.server = view.read_only()
         return transcript
 
     def aggregate(self, transcript: Transcript) -> Vector:
@@ -333,10 +338,10 @@ class Chain:
         """Return what the parts report for the history of a round."""
         return {**transcript.facts, **self.rule.report()}
 
-    def assumed(self, selected: int, n: int) -> int | None:
+    def assumed(self, selected: int, n: int, attackers: int | None = None) -> int | None:
         """Return the number of attackers that all parts with an f are set to tolerate; None without any f."""
         parts = zip(self.server.parts, self._rows(n), strict=True)
-        assumed = [part.assumed(selected, rows) for part, rows in parts]
+        assumed = [part.assumed(selected, rows, attackers) for part, rows in parts]
         return min((f for f in assumed if f is not None), default=None)
 
     def flags(self) -> list[str]:
@@ -344,7 +349,7 @@ class Chain:
         selected, mixtures, flags = self.setting.per_round, "rows are mixtures of several participants' updates", []
         if self.transport.rows == "mixture" and self.rule.needs_participants:
             flags.append(f"{mixtures}, and its rule judges their senders by them")
-        if self.transport.rows == "mixture" and self.assumed(selected, selected) is not None:
+        if self.transport.rows == "mixture" and self.assumed(selected, selected, 0) is not None:
             flags.append(f"{mixtures}, so that f attackers can reach more than f of them")
         steps = zip(self.server.preaggregations, self._rows(selected), strict=False)
         warnings = [flag for step, n in steps for flag in step.warnings(selected, n)]

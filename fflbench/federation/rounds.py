@@ -8,8 +8,9 @@ same data, attackers and batches.
 import copy
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,20 +18,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fflbench import kernels
-from fflbench.conversion import PLAIN
-from fflbench.data import Data, Examples
+from fflbench.arrays import kernels
+from fflbench.arrays.conversion import PLAIN
+from fflbench.data import Examples
+from fflbench.engines.engine import LocalData, create_engine
+from fflbench.engines.flat_model import FlatModel
+from fflbench.engines.loop import Loop
 from fflbench.errors import ParameterError
-from fflbench.federation.attack import Attack, Known
+from fflbench.federation.attack import Attack, AttackSetting, Goal, Known, LocalTraining
 from fflbench.federation.chain import Chain
 from fflbench.federation.evaluation import Evaluation
 from fflbench.federation.rule import NoAnswerError
-from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.federation.transport import Deviation, Setting
 from fflbench.federation.views import Transcript, read_only
 from fflbench.randomness import stream
 from fflbench.tasks import Task
-from fflbench.types import Indices, Inputs, Labels, Matrix, State, Vector
+from fflbench.types import Indices, Matrix, State, Vector
 
 EXPLODED = float(np.sqrt(np.finfo(np.float32).max))
 """Bound on weights: the square of a larger one overflows in single precision, so the server keeps its model instead."""
@@ -55,7 +58,10 @@ def timed(step: Callable[P, R]) -> Callable[P, R]:
 
 
 class Federation:
-    """A federation of one task, one attack, one defense and one seed."""
+    """A federation of one task, one attack, one defense and one seed.
+
+    Where the attack has no goal, the model is scored for the goals of other attacks, if given.
+    """
 
     def __init__(
         self,
@@ -65,32 +71,52 @@ class Federation:
         seed: int,
         *,
         deviation: Deviation | None = None,
+        goals: Sequence[Attack] = (),
         device: str = "cpu",
     ) -> None:
         self.task, self.attack, self.defense, self.seed, self.deviation = task, attack, defense, seed, deviation
         if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
             raise ParameterError(f'device "{device}" is not here; use cpu')
-        attack.memory = {}
-        data = task.data()
-        held = task.divide(data.train.y, seed)
+        self.data = task.data()
+        self.held = task.divide(self.data.train.y, seed)
         self.attackers = _attackers(task, attack, seed)
         with one_thread():
             self.model = FlatModel(new_model(task, seed), torch.device(device))
             self.weights: Vector = self.model.flat.cpu().numpy().copy()
-            x, y = _poisoned(data, held, self.attackers, task, attack, seed)
-            pool = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
-            self.engine = engine(self.model, Holdings(*pool, held, seed, task))
+            # The server's own examples stand last, as those of one more participant.
+            indices = [*self.held, task.root(self.data.train.y, seed)]
+            self._clean_pool = self._tensors(self.data.train)
+            self.local = LocalData(*self._clean_pool, indices, seed, task)
+            self.engine = create_engine(self.model, self.local)
             if deviation and deviation.needs_clean_updates:
-                clean = torch.from_numpy(data.train.x).to(device), torch.from_numpy(data.train.y).to(device)
-                self.honest_engine = engine(self.model, Holdings(*clean, held, seed, task))
-            self.evaluation = Evaluation(task, self.model, data.test)
-        sizes = np.array([len(indices) for indices in held])
+                self.honest_engine = create_engine(self.model, LocalData(*self._clean_pool, indices, seed, task))
+            self.evaluation = Evaluation(task, self.model, self.data.test, self._goals(goals))
+        attack.begin(AttackSetting(task, self.attackers, self.model.columns, stream(seed, "attack", "begin")))
+        sizes = np.array([len(own) for own in self.held])
         self.defense.begin(Setting(task.participants, task.per_round, sizes, self.model.columns), seed)
         self.round = 0
         self.recent: list[Vector] = []
         self.history: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
+        self.momentum: Matrix = np.empty((0, 0), np.float32)
+        self._root: tuple[int, Vector] = (-1, np.empty(0, np.float32))
         self._cleaned: tuple[int, Matrix] = (-1, np.empty((0, 0), np.float32))
+
+    def _tensors(self, examples: Examples) -> tuple[torch.Tensor, torch.Tensor]:
+        device = self.model.flat.device
+        return torch.from_numpy(examples.x).to(device), torch.from_numpy(examples.y).to(device)
+
+    def _goals(self, others: Sequence[Attack]) -> list[Goal]:
+        """Return the goals that models are scored for: the attack's own, or those of other attacks."""
+        test = Examples(read_only(self.data.test.x), read_only(self.data.test.y))
+        goals = [
+            goal
+            for attack in ([self.attack] if self.attack.targeted else others)
+            if (goal := attack.goal(test, self.task)) is not None
+        ]
+        for goal in goals:
+            _check_goal(goal)
+        return goals
 
     def play(self) -> dict[str, Any]:
         """Run one round and return its history item."""
@@ -110,7 +136,7 @@ class Federation:
             **metrics,
             "attackers_selected": int(np.isin(selected, self.attackers).sum()),
             "selected": len(selected),
-            "f": self.defense.assumed(len(selected), len(view.rows)),
+            "f": self.defense.assumed(len(selected), len(view.rows), view.attackers),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
             **self._trusts(reported),
@@ -139,7 +165,69 @@ class Federation:
     @timed
     def train(self, selected: Indices) -> Matrix:
         """Return the updates of the selected participants; attackers train on poisoned data."""
-        return self.engine.train(self.weights, selected, self.round)
+        hostile = np.isin(selected, self.attackers)
+        self._poison_data(selected[hostile])
+        by_attack = hostile & self.attack.overrides("train")
+        if not by_attack.any():
+            return self._with_momentum(selected, self.engine.train(self.weights, selected, self.round))
+        updates = np.empty((len(selected), len(self.weights)), np.float32)
+        if not by_attack.all():
+            updates[~by_attack] = self.engine.train(self.weights, selected[~by_attack], self.round)
+        for place in np.flatnonzero(by_attack):
+            updates[place] = self._train_attacker(int(selected[place]))
+        return self._with_momentum(selected, updates)
+
+    def _poison_data(self, attackers: Indices) -> None:
+        """Replace the examples of attackers by those that they train on in this round."""
+        if not self.attack.overrides("poison_data"):
+            return
+        clean, pool = self.data.train, self.local
+        for attacker in map(int, attackers):
+            own = self.held[attacker]
+            before = Examples(read_only(clean.x[own]), read_only(clean.y[own]))
+            rng = stream(self.seed, "data", attacker, self.round)
+            after = self.attack.poison_data(before, self.task, self.round, rng)
+            if np.shape(after.x) != before.x.shape or np.shape(after.y) != before.y.shape:
+                raise ParameterError("poison_data must return as many examples as it receives, of the same shape")
+            # The pool shares its memory with the data set until attackers change it.
+            if pool.y is self._clean_pool[1]:
+                pool.y = pool.y.clone()
+            if after.x is not before.x and pool.x is self._clean_pool[0]:
+                pool.x = pool.x.clone()
+            if pool.x is not self._clean_pool[0]:
+                pool.x[own] = torch.as_tensor(np.ascontiguousarray(after.x), dtype=pool.x.dtype).to(pool.x.device)
+            pool.y[own] = torch.as_tensor(np.ascontiguousarray(after.y), dtype=pool.y.dtype).to(pool.y.device)
+
+    def _train_attacker(self, attacker: int) -> Vector:
+        """Return the update of an attacker who trains in its own way."""
+        local = LocalTraining(
+            Loop(self.model, self.local),
+            round=self.round,
+            participant=attacker,
+            weights=read_only(self.weights),
+            task=self.task,
+            rng=stream(self.seed, "attack", "train", self.round, attacker),
+        )
+        update = self.attack.train(local)
+        if getattr(update, "shape", None) != self.weights.shape:
+            raise ParameterError(f"train must return a vector of {len(self.weights)} numbers")
+        return update
+
+    def _with_momentum(self, selected: Indices, updates: Matrix) -> Matrix:
+        r"""Return what participants send: $m_t = \beta m_{t-1} + (1 - \beta) u_t$, or $u_t$ without worker momentum.
+
+        Karimireddy et al. (Learning from history for Byzantine robust optimization, ICML 2021). Participants begin with
+        their first update; buffers of the model have no momentum.
+        """
+        if beta := self.task.worker_momentum:
+            columns = self.model.columns.parameters
+            if not len(self.momentum):
+                self.momentum = np.full((self.task.participants, columns.stop), np.nan, np.float32)
+            before, now = self.momentum[selected], updates[:, columns]
+            first = np.isnan(before[:, :1])
+            now[:] = np.where(first, now, beta * before + (1 - beta) * now)
+            self.momentum[selected] = now
+        return updates
 
     @timed
     def poison(self, selected: Indices, updates: Matrix) -> None:
@@ -204,7 +292,7 @@ class Federation:
     def _transmitted(
         self, defense: Chain, selected: Indices, updates: Matrix, watch: Collection[int] = ()
     ) -> Transcript:
-        return defense.transmit(
+        transcript = defense.transmit(
             self.round,
             read_only(self.weights),
             selected,
@@ -214,6 +302,16 @@ class Federation:
             clean=self._clean(np.intersect1d(selected, self.attackers)),
             watch=watch,
         )
+        if defense.rule.needs_root_update:
+            transcript.server = replace(transcript.server, root_update=read_only(self._root_update()))
+        return transcript
+
+    def _root_update(self) -> Vector:
+        """Return the update of the server's own examples, which is trained once per round."""
+        if self._root[0] != self.round:
+            server = np.array([self.task.participants])
+            self._root = self.round, self.engine.train(self.weights, server, self.round)[0]
+        return self._root[1]
 
     @timed
     def aggregate(self, transcript: Transcript) -> str:
@@ -242,9 +340,11 @@ class Federation:
 
     @timed
     def evaluate(self) -> dict[str, Any]:
-        """Return the metrics of the current global model."""
+        """Return the metrics of the current global model; none in rounds that the task does not evaluate."""
         self.recent = [*self.recent, self.weights][-self.task.average_last :]
-        return self.evaluation(self.weights)
+        number = self.round + 1
+        due = number % self.task.evaluate_every == 0 or number == self.task.rounds
+        return self.evaluation(self.weights) if due else {}
 
     def run(self, report: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """Run all remaining rounds, calling `report` with the history item of each."""
@@ -260,7 +360,8 @@ class Federation:
 
     def state(self) -> State:
         """Return the state that later rounds depend on, for a checkpoint."""
-        arrays = {"weights": self.weights, "recent": np.stack(self.recent or [self.weights])}
+        recent = np.stack(self.recent or [self.weights])
+        arrays = {"weights": self.weights, "recent": recent, "momentum": self.momentum.copy()}
         for owner, memory in self._memories().items():
             arrays |= {f"{owner}/{name}": array.copy() for name, array in memory.items()}
         facts = {"round": self.round, "recent": len(self.recent), "history": self.history, "seconds": self.seconds}
@@ -269,7 +370,7 @@ class Federation:
     def restore(self, state: State) -> None:
         """Restore a state, so that later rounds give the same bits as without a stop."""
         arrays, facts = state
-        weights, recent = arrays["weights"], arrays["recent"]
+        weights, recent, momentum = arrays["weights"], arrays["recent"], arrays["momentum"]
         if weights.dtype != np.float32 or {weights.shape, recent.shape[1:]} != {self.weights.shape}:
             raise ValueError("the state of another model")
         memories: dict[str, dict[str, npt.NDArray[Any]]] = {owner: {} for owner in self._memories()}
@@ -279,9 +380,9 @@ class Federation:
                 memories[owner][name] = array.copy()
         copied = copy.deepcopy(facts)
         # One assignment: a missing key raises before anything is set.
-        self.round, self.history, self.seconds, self.recent, self.weights = (
+        self.round, self.history, self.seconds, self.recent, self.weights, self.momentum = (
             *(copied["round"], copied["history"], copied["seconds"]),
-            *(list(recent)[: copied["recent"]], weights.copy()),
+            *(list(recent)[: copied["recent"]], weights.copy(), momentum.copy()),
         )
         self.attack.memory, self.defense.memory = memories.pop("attack"), memories
 
@@ -310,22 +411,10 @@ def new_model(task: Task, seed: int) -> torch.nn.Module:
         return task.model()
 
 
-def _poisoned(
-    data: Data, held: list[Indices], attackers: Indices, task: Task, attack: Attack, seed: int
-) -> tuple[Inputs, Labels]:
-    """Return the training set, with the attackers' examples replaced by poisoned ones."""
-    x, y, own_x = data.train.x, data.train.y.copy(), False
-    for attacker in attackers:
-        mine = held[attacker]
-        before = Examples(read_only(x[mine]), read_only(y[mine]))
-        after = attack.poison_data(before, task, stream(seed, "data", int(attacker)))
-        if len(after) != len(before):
-            raise ParameterError(f"poison_data returned {len(after)} examples for {len(before)}")
-        y[mine] = after.y
-        if after.x is not before.x:
-            x, own_x = (x if own_x else x.copy()), True
-            x[mine] = after.x
-    return x, y
+def _check_goal(goal: Any) -> None:
+    """Raise an error for a goal that cannot be scored."""
+    if not isinstance(goal, Goal) or not len(goal.examples) == len(goal.examples.x) == len(goal.labels) > 0:
+        raise ParameterError("goal must return a Goal with one label for each of its examples, and at least one")
 
 
 def _mean(models: list[Vector]) -> Vector:

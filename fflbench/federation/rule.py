@@ -6,13 +6,15 @@ transport.
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeAlias
+from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from fflbench import kernels
+from fflbench.arrays import kernels
 from fflbench.errors import ParameterError
 from fflbench.federation.transport import Feedback, Memory, ServerSetting
 from fflbench.federation.views import View
@@ -20,7 +22,9 @@ from fflbench.registry import Entry, Kind, wrap_functions
 from fflbench.tolerance import bears, largest
 from fflbench.types import Coefficients, Indices, Matrix, Vector
 
-Tolerated: TypeAlias = int | Literal["20%", "bound"]
+PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%")
+ORACLE = "attackers"
+"""Value of f that stands for the true number of attackers."""
 
 
 class NoAnswerError(Exception):
@@ -46,8 +50,15 @@ class Rule:
 
     needs_participants: bool = False
     """Whether it must know who sent each row; set by the decorator that registers it."""
+    needs_root_update: bool = False
+    """Whether it needs an update of the server's own examples; set by the decorator that registers it."""
     setting: ServerSetting
     memory: Memory
+
+    @property
+    def uses_oracle(self) -> bool:
+        """Whether it must be told the true number of attackers."""
+        return False
 
     def validate(self, n: int, selected: int) -> None:
         """Raise a `ParameterError` for parameters that cannot work with n rows of so many selected participants."""
@@ -63,8 +74,11 @@ class Rule:
         twin.memory = {name: array.copy() for name, array in self.memory.items()}
         return twin
 
-    def assumed(self, selected: int, n: int) -> int | None:
-        """Return the number of attackers it is set to tolerate among n rows; None where it has no f."""
+    def assumed(self, selected: int, n: int, attackers: int | None = None) -> int | None:
+        """Return the number of attackers it is set to tolerate among n rows; None where it has no f.
+
+        The true number of attackers is given where it is known.
+        """
         return None
 
     def select(self, round: int, rng: np.random.Generator) -> Indices:
@@ -126,18 +140,35 @@ class Function:
         self.entry = entry
         self.parameters = dict(parameters)
         self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
+        if "f" in self.parameters:
+            _check_text(entry, self.parameters["f"])
+
+    @property
+    def uses_oracle(self) -> bool:
+        """Whether its f is the true number of attackers."""
+        return bool(self.parameters.get("f") == ORACLE)
 
     def validate(self, n: int, selected: int) -> None:
         """Raise a `ParameterError` for an f that the function cannot tolerate among n rows."""
-        if "f" in self.parameters:
-            self._check_f(self._f(selected, n), n)
+        f = self.assumed(selected, n)
+        if f is not None:
+            self._check_f(f, n)
 
-    def assumed(self, selected: int, n: int) -> int | None:
-        """Return its f, or None without one."""
-        return self._f(selected, n) if "f" in self.parameters else None
+    def assumed(self, selected: int, n: int, attackers: int | None = None) -> int | None:
+        """Return its f; None without one, or where it is the true number of attackers and that is not known."""
+        f = self.parameters.get("f")
+        if f == ORACLE:
+            return attackers
+        if f == "bound":
+            return largest(self.entry.tolerates, n)
+        if isinstance(f, str) and (percentage := PERCENTAGE.fullmatch(f)):
+            return int(selected * Fraction(percentage[1]) / 100)
+        return f
 
     def warnings(self, selected: int, n: int) -> list[str]:
-        """Return warnings about an f that is 0, or defined but beyond what the function guarantees."""
+        """Return warnings about an f that is an oracle, 0, or defined but beyond what the function guarantees."""
+        if self.uses_oracle:
+            return [f"{self.entry.name} is told the true number of attackers of each round: an oracle"]
         f = self.assumed(selected, n)
         if f is not None and not bears(self.entry.tolerates, f, n):
             return [f"f = {f} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
@@ -149,24 +180,25 @@ class Function:
         n = len(view.rows)
         given = self.parameters | {name: FILL[name](view, geometry, rng) for name in self.filled_in}
         if "f" in given:
-            given["f"] = self._f(view.selected, n)
+            given["f"] = self.assumed(view.selected, n, view.attackers)
+            if given["f"] is None:
+                raise ParameterError(f'{self.entry}: f = "{ORACLE}" is known only in a federation; give a number')
             try:
                 self._check_f(given["f"], n)
             except ParameterError as error:
                 raise NoAnswerError(str(error)) from error
         return self.entry.target(view.rows, **given)
 
-    def _f(self, selected: int, n: int) -> int:
-        f: Tolerated = self.parameters["f"]
-        if f == "20%":
-            return selected // 5
-        if f == "bound":
-            return largest(self.entry.tolerates, n)
-        return f
-
     def _check_f(self, f: int, n: int) -> None:
         if not bears(self.entry.defined, f, n):
             raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
+
+
+def _check_text(entry: Entry, f: Any) -> None:
+    """Raise an error for a text that is no way to set f."""
+    percentage = PERCENTAGE.fullmatch(f) if isinstance(f, str) else None
+    if isinstance(f, str) and f not in ("bound", ORACLE) and not (percentage and Fraction(percentage[1]) <= 100):
+        raise ParameterError(f'{entry}: f = "{f}" must be a number, a percentage such as "20%", "bound" or "{ORACLE}"')
 
 
 FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
@@ -175,6 +207,7 @@ FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
     "columns": lambda view, geometry, rng: view.columns,
     "model": lambda view, geometry, rng: view.model,
     "scale": lambda view, geometry, rng: view.scale,
+    "root_update": lambda view, geometry, rng: view.root_update,
     "norms": lambda view, geometry, rng: geometry.norms,
     "distances": lambda view, geometry, rng: geometry.distances,
     "rng": lambda view, geometry, rng: rng,
@@ -189,6 +222,11 @@ class FunctionRule(Function, Rule):
     def needs_participants(self) -> bool:  # type: ignore[override]
         """Whether the function asks for participants."""
         return self.entry.participants
+
+    @property
+    def needs_root_update(self) -> bool:  # type: ignore[override]
+        """Whether the function asks for an update of the server's own examples."""
+        return self.entry.root_update
 
     def simulated(self) -> Self:
         """Return itself: it has no memory."""

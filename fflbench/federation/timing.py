@@ -12,7 +12,6 @@ from typing import TypeVar
 import numpy as np
 
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.rule import NoAnswerError
 from fflbench.federation.transport import Setting
 from fflbench.tasks import Task
@@ -60,7 +59,7 @@ def defense_seconds(task: Task, defense: Chain) -> tuple[float, float]:
     """
     from fflbench.federation.rounds import one_thread
 
-    columns = columns_of(task)
+    columns = task.columns()
     count = max(1, min(columns.count, VALUES // task.per_round))
     short = columns if count == columns.count else columns.shortened(count)
     updates = np.random.default_rng(0).standard_normal((task.per_round, count), dtype=np.float32)
@@ -109,9 +108,10 @@ def seconds_per_round(task: Task) -> float:
     import torch
 
     from fflbench.data import Examples
+    from fflbench.engines.engine import LocalData, create_engine
+    from fflbench.engines.flat_model import FlatModel
     from fflbench.federation.evaluation import BATCH, Evaluation
     from fflbench.federation.rounds import one_thread
-    from fflbench.federation.training import FlatModel, Holdings, engine
 
     data = task.data()
     held = task.divide(data.train.y, seed=0)
@@ -124,7 +124,7 @@ def seconds_per_round(task: Task) -> float:
         x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
         for count in BATCHES:
             pieces = [indices[: count * task.batch_size] for indices in held]
-            trainer = engine(model, Holdings(x, y, pieces, 0, short))
+            trainer = create_engine(model, LocalData(x, y, pieces, 0, short))
             trainer.train(weights, selected, 0)
             seconds = _timed(functools.partial(trainer.train, weights, selected, 1))
             training = seconds * batches / _batches(task, pieces)

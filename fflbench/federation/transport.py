@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.arrays.columns import Columns
 from fflbench.crypto.entropy import Entropy
 from fflbench.errors import ParameterError
-from fflbench.federation.columns import Columns
 from fflbench.federation.messages import SERVER, FeedbackMessage, Update
 from fflbench.federation.views import ObservedUpdates, ParticipantView, Rows, Transcript, Upload, View
 from fflbench.types import Indices

@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.federation.columns import Columns
+from fflbench.arrays.columns import Columns
+from fflbench.arrays.kernels import compact, finite_rows
 from fflbench.federation.ledger import Ledger
 from fflbench.federation.messages import Message
-from fflbench.kernels import compact, finite_rows
 from fflbench.types import Indices, Matrix, Vector
 
 Rows: TypeAlias = Literal["participant", "mixture", "group", "anonymous", "sum"]
@@ -72,6 +72,10 @@ class View:
     """Senders of rows that were not finite, which are no longer among `rows`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further information that a transport shows its server."""
+    root_update: Vector | None = None
+    """Update that the server trained on its own examples, for rules that need one."""
+    attackers: int | None = None
+    """True number of attackers among the senders of `rows`: an oracle, only for parts with f = "attackers"."""
 
     def without_non_finite(self) -> "View":
         """Return the view without rows that hold NaN or infinity; the others move up in place."""

@@ -12,7 +12,6 @@ from annotated_types import Ge, Gt
 
 from fflbench.errors import ParameterError
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.ledger import Ledger, Way
 from fflbench.federation.timing import Timing
 from fflbench.measures import published
@@ -22,7 +21,7 @@ from fflbench.measures.one_round import aggregated, begun, require_real
 from fflbench.metrics import LOWER, STILL, Metric
 from fflbench.records.record import Record
 from fflbench.records.validation import Content, NotNegative, Text
-from fflbench.registry import measure
+from fflbench.registration import measure
 from fflbench.report.groups import Group, groups, parameters_of
 from fflbench.report.table import Cell, Column, FilledColumn, Table
 from fflbench.tasks import Task
@@ -101,13 +100,13 @@ class Communication(Measure):
         require_real(defense, self.updates)
 
     def memory(self, task: Task) -> int:
-        return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates + 16)
+        return PROCESS_BYTES + 4 * task.columns().count * (self.updates + 16)
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         return 3.0
 
     def run(self, context: Context) -> Outcome:
-        defense, seed, columns = context.defense, context.seed, columns_of(context.task)
+        defense, seed, columns = context.defense, context.seed, context.task.columns()
         updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)
         ledger = _messages(begun(defense, self.updates, columns, seed), updates)
         context.step(1)

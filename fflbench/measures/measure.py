@@ -21,7 +21,7 @@ from fflbench.types import State
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from fflbench.federation import Deviation
+    from fflbench.federation import Attack, Deviation
     from fflbench.federation.chain import Chain
     from fflbench.federation.timing import Timing
     from fflbench.tasks import Task
@@ -54,6 +54,8 @@ class Context:
     """Attack of the kind that the measure names, if any."""
     deviation: "Deviation | None" = None
     """Deviation of participants from the transport's protocol; None where everybody follows it."""
+    goals: "Sequence[Attack]" = ()
+    """Attacks for whose goals the model is scored where nobody attacks."""
     device: str = "cpu"
     report: Callable[[int, float | None], None] = lambda step, accuracy: None
     """Called after every step, with the accuracy so far where there is one."""

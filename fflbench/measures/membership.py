@@ -11,7 +11,6 @@ from annotated_types import Ge
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, ObservedUpdates
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
 from fflbench.metrics import LOWER, STILL, Metric, share
@@ -23,7 +22,7 @@ from fflbench.privacy.roc import AREA, CURVE, LEVELS, InferenceFacts, Point, Sco
 from fflbench.randomness import stream
 from fflbench.records.record import Record
 from fflbench.records.validation import NotNegative, Text
-from fflbench.registry import measure
+from fflbench.registration import measure
 from fflbench.report.groups import parameters_of
 from fflbench.tasks import Task
 from fflbench.types import Indices
@@ -105,13 +104,13 @@ class Membership(ObservedMeasure):
     def memory(self, task: Task) -> int:
         from fflbench.privacy.examination import GRADIENTS
 
-        return PROCESS_BYTES + 4 * (2 * task.per_round * columns_of(task).count + 6 * GRADIENTS)
+        return PROCESS_BYTES + 4 * (2 * task.per_round * task.columns().count + 6 * GRADIENTS)
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         trained = (self.rounds_before + 1) * task.per_round + getattr(attack, "shadows", 0)
         judged = task.per_round * (self.members + self.others)
         each = len(task.data().train) / task.participants
-        return 1.0 + training_seconds(task, trained * each) + 4e-8 * judged * columns_of(task).count
+        return 1.0 + training_seconds(task, trained * each) + 4e-8 * judged * task.columns().count
 
     def run(self, context: Context) -> Outcome:
         from fflbench.federation.rounds import Federation, one_thread

@@ -11,7 +11,6 @@ from annotated_types import Ge, Le
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
 from fflbench.measures.one_round import require_multiple
@@ -20,12 +19,12 @@ from fflbench.privacy.observed_measure import ObservedMeasure, training_seconds
 from fflbench.privacy.properties import Having, Informed, Make, PropertyAttack, coins
 from fflbench.privacy.roc import AREA, CURVE, InferenceFacts, Point, points, rates
 from fflbench.randomness import stream
-from fflbench.registry import measure
+from fflbench.registration import measure
 from fflbench.tasks import Task
 from fflbench.types import Indices
 
 if TYPE_CHECKING:
-    from fflbench.federation.training import FlatModel
+    from fflbench.engines.flat_model import FlatModel
     from fflbench.privacy.shadow_rounds import ShadowObservation
 
 
@@ -66,19 +65,19 @@ class Property(ObservedMeasure):
         return 2
 
     def memory(self, task: Task) -> int:
-        return PROCESS_BYTES + 8 * (self.groups * self.people + 1000) * columns_of(task).count
+        return PROCESS_BYTES + 8 * (self.groups * self.people + 1000) * task.columns().count
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         made_up = getattr(attack, "shadows", 0)
         examples = (self.groups * self.people + made_up) * self.examples
         examples += self.model_epochs * len(task.data().train) // 3
-        return 1.0 + training_seconds(task, examples) + 3e-6 * made_up * columns_of(task).count
+        return 1.0 + training_seconds(task, examples) + 3e-6 * made_up * task.columns().count
 
     def run(self, context: Context) -> Outcome:
         import torch
 
+        from fflbench.engines.flat_model import FlatModel
         from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.federation.training import FlatModel
         from fflbench.privacy.shadow_rounds import ShadowRounds
 
         task, defense, attack = context.task, context.defense, context.attack

@@ -11,7 +11,6 @@ from annotated_types import Ge, Gt
 from fflbench.errors import ParameterError
 from fflbench.federation import Columns, ObservedUpdates, Setting
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures import reconstruction_figures
 from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
@@ -25,14 +24,14 @@ from fflbench.randomness import stream
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
 from fflbench.records.validation import Count, Some
-from fflbench.registry import measure
+from fflbench.registration import measure
 from fflbench.report.picture import Picture
 from fflbench.tasks import Task
 from fflbench.types import Inputs
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
-    from fflbench.federation.training import FlatModel
+    from fflbench.engines.flat_model import FlatModel
     from fflbench.privacy.victims import Group
 
 COPIES = 8
@@ -121,19 +120,19 @@ class Reconstruction(ObservedMeasure):
 
     def memory(self, task: Task) -> int:
         # Differentiation holds several copies of a victim's gradient.
-        return PROCESS_BYTES + 4 * COPIES * columns_of(task).count * self.groups * self.people * self.batch
+        return PROCESS_BYTES + 4 * COPIES * task.columns().count * self.groups * self.people * self.batch
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
         examples = self.groups * self.people * self.batch
         # Measured on one core with digits-cnn and cifar10-convnet: the cost of a step, and what an example adds to it.
-        return 1.0 + steps * (0.01 + 2.5e-7 * examples * columns_of(task).count)
+        return 1.0 + steps * (0.01 + 2.5e-7 * examples * task.columns().count)
 
     def run(self, context: Context) -> Outcome:
         import torch
 
+        from fflbench.engines.flat_model import FlatModel
         from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.federation.training import FlatModel
         from fflbench.privacy.victims import draw, gradients, prepare, value_range
 
         task, defense, attack = context.task, context.defense, context.attack

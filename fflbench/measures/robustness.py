@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from fflbench.errors import ParameterError
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures.measure import PROCESS_BYTES, Context, Curve, Measure, Outcome
 from fflbench.metrics import HIGHER, LOWER, Metric, share
+from fflbench.records.parts import GOALS, goal_of
 from fflbench.records.record import Record
 from fflbench.records.validation import Content, Count, Number, Share
-from fflbench.registry import Kind, measure
+from fflbench.registration import measure
+from fflbench.registry import Kind
 from fflbench.report.groups import Group, attack_of, groups
 from fflbench.report.pivot import worst_cases
+from fflbench.report.statistics import paired
 from fflbench.report.table import Cell, Column, FilledColumn, Table
-from fflbench.statistics import paired
 from fflbench.tasks import Task
 from fflbench.texts import slug
 
@@ -37,7 +38,9 @@ IN_ROUNDS = {
 """Facts that count rounds, and the warnings that tables show for them."""
 TRUST = {"honest_trust": "honest", "attacker_trust": "attackers"}
 LOSS = "Loss on the test set."
-SUCCESS = "Share of the source class that the model classifies as the attacker's target class."
+SOURCE = "Accuracy on the inputs that the attack aims at, such as those of the source class."
+SUCCESS = "Share of the inputs that the attack aims at which the model classifies as the attacker wants."
+BY_GOAL = "The same for every goal, in the order of the cell's configuration."
 
 
 def _drift(value: float) -> float:
@@ -56,12 +59,12 @@ class _Facts(Content):
 
 class _Round(Content):
     round: Count
-    accuracy: Share | None
+    accuracy: Share | None = None
     honest_trust: Number | None = None
     attacker_trust: Number | None = None
 
 
-@measure("robustness", title="Robustness", version=2)
+@measure("robustness", title="Robustness", version=3)
 class Robustness(Measure):
     """Run all rounds of a task with attackers among the participants, and test the global model."""
 
@@ -77,14 +80,21 @@ class Robustness(Measure):
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_drift),
         share("accuracy", "accuracy", "Share of right predictions.", HIGHER, optional=True, headline=True, drift=0.005),
-        share("source_accuracy", "source accuracy", "Accuracy on the source class.", HIGHER, optional=True, drift=0.01),
+        share("source_accuracy", "source accuracy", SOURCE, HIGHER, optional=True, drift=0.01),
         share("attack_success_rate", "attack success", SUCCESS, LOWER, optional=True, headline=True, drift=0.01),
+        share("goal_source_accuracy", "source accuracy by goal", BY_GOAL, kind="list", shown=False),
+        share("goal_attack_success_rate", "attack success by goal", BY_GOAL, kind="list", shown=False),
         share("class_accuracy", "accuracy by class", "Accuracy on each class.", kind="list", shown=False),
         Metric("diverged", "diverged", "The loss is not finite.", kind="flag", shown=False, exact=True),
     )
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         defense.validate(task.per_round)
+        attack.validate(task)
+        if defense.rule.needs_root_update and not task.root_examples:
+            raise ParameterError(
+                "its rule trains on the server's own examples: set the task's root_examples, to 100 say"
+            )
         attackers = operator.index(attack.count(task.participants))
         if attackers >= task.participants or (attack.share > 0 and attackers == 0):
             who = "none" if attackers else "all"
@@ -94,7 +104,7 @@ class Robustness(Measure):
         return task.rounds
 
     def memory(self, task: Task) -> int:
-        return PROCESS_BYTES + 4 * columns_of(task).count * (COPIES * task.per_round + MODELS + task.average_last)
+        return PROCESS_BYTES + 4 * task.columns().count * (COPIES * task.per_round + MODELS + task.average_last)
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         begin, each_round = timing.defense(task, defense)
@@ -109,13 +119,14 @@ class Robustness(Measure):
             context.defense,
             context.seed,
             deviation=context.deviation,
+            goals=context.goals,
             device=context.device,
         )
         context.resume(federation.restore)
 
         def each_round(item: dict[str, Any]) -> None:
             left = federation.round < context.task.rounds
-            context.step(federation.round, accuracy=item["accuracy"], state=federation.state if left else None)
+            context.step(federation.round, accuracy=item.get("accuracy"), state=federation.state if left else None)
 
         federation.run(each_round)
         return outcome(federation)
@@ -225,11 +236,12 @@ def columns(group: Group) -> list[FilledColumn]:
         column = Column.of(accuracy, name="clean", title="accuracy without attack")
         filled.append(worst_cases(group, accuracy, column, [group.clean]))
     meaning = f"Attack success beyond that of {group.baseline} without attack, seed by seed."
+    by_chance = {name: _success_without_attack(group, name) for name in aimed}
     excesses = [(attack, f"{attack}, excess", [attack]) for attack in aimed]
     excesses += [("worst_excess", "worst excess", aimed)] * (len(aimed) > 1)
     for name, title, attacks in excesses:
         column = Column.of(success, name=name, title=title, meaning=meaning, low=-1.0)
-        filled.append(worst_cases(group, success, column, attacks, free))
+        filled.append(worst_cases(group, success, column, attacks, free, by_chance))
     if group.clean:
         title = f"no attack, against {group.baseline}"
         meaning = f"Accuracy without attack, less that of {group.baseline}, seed by seed: below 0, a defense costs."
@@ -240,6 +252,17 @@ def columns(group: Group) -> list[FilledColumn]:
 
 def _metric(group: Group, name: str) -> Metric:
     return next(metric for metric in group.measure.metrics if metric.name == name)
+
+
+def _success_without_attack(group: Group, attack: str) -> dict[int, float]:
+    """Return the baseline's share of an attack's goal without attackers, by seed."""
+    goal = next(goal_of(record.configuration["attack"]) for record in group.records if attack_of(record) == attack)
+    by_seed = {}
+    for seed, record in group.runs(group.baseline, group.clean).records.items():
+        goals = record.configuration.get(GOALS, [])
+        if goal in goals and record.status == "done":
+            by_seed[seed] = record.metrics["goal_attack_success_rate"][goals.index(goal)]  # type: ignore[index]
+    return {seed: float(value) for seed, value in by_seed.items() if value is not None}
 
 
 def _facts(group: Group) -> Iterable[FilledColumn]:

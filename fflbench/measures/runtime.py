@@ -17,9 +17,8 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge
 
-from fflbench import kernels
+from fflbench.arrays import kernels
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import columns_of
 from fflbench.federation.timing import Timing
 from fflbench.measures import published
 from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
@@ -28,11 +27,11 @@ from fflbench.metrics import LOWER, Metric
 from fflbench.records.arrays import Arrays
 from fflbench.records.record import Record
 from fflbench.records.validation import Content, NotNegative, Some
-from fflbench.registry import measure
+from fflbench.registration import measure
 from fflbench.report.groups import Group, Runs, groups, parameters_of, settings
 from fflbench.report.picture import Picture, panels, style
+from fflbench.report.statistics import mean_and_spread
 from fflbench.report.table import Cell, Column, FilledColumn, Table
-from fflbench.statistics import mean_and_spread
 from fflbench.tasks import Task
 from fflbench.texts import slug
 from fflbench.types import Matrix
@@ -110,17 +109,17 @@ class Runtime(Measure):
         return 1 + self.repeats
 
     def memory(self, task: Task) -> int:
-        return PROCESS_BYTES + 4 * columns_of(task).count * (self.updates * 11 // 10 + TEMPORARIES)
+        return PROCESS_BYTES + 4 * task.columns().count * (self.updates * 11 // 10 + TEMPORARIES)
 
     def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
-        values = self.updates * columns_of(task).count
+        values = self.updates * task.columns().count
         # A transport with a mode runs cryptography.
         once = values * (3e-8 if hasattr(defense.transport, "mode") else 3e-9)
         # The two shorter lengths add about a third.
         return 1 + values * 8e-9 + 1.3 * once * (1 + min(self.repeats, 2 + self.patience / once))
 
     def run(self, context: Context) -> Outcome:
-        defense, seed, columns = context.defense, context.seed, columns_of(context.task)
+        defense, seed, columns = context.defense, context.seed, context.task.columns()
         load = os.getloadavg()[0]
         with kernels.threads(self.threads):
             tracemalloc.start()

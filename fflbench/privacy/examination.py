@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from fflbench.federation.columns import Columns
-from fflbench.federation.training import FlatModel, losses
+from fflbench.arrays.columns import Columns
+from fflbench.engines.flat_model import FlatModel
+from fflbench.engines.losses import losses
 from fflbench.tasks import Task
 from fflbench.types import Indices, Vector
 

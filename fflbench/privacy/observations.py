@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from fflbench.arrays.kernels import weighted_mean
 from fflbench.federation import ObservedUpdates, Transport
-from fflbench.kernels import weighted_mean
 from fflbench.privacy.observation import Coalition, Observation
-from fflbench.registry import observation
+from fflbench.registration import observation
 
 
 @observation("submission", title="Submission", knows=["server view"])

@@ -9,7 +9,6 @@ from annotated_types import MaxLen
 from fflbench import registry
 from fflbench.errors import ParameterError
 from fflbench.federation.chain import Chain
-from fflbench.federation.columns import built, columns_of
 from fflbench.measures.measure import Measure
 from fflbench.privacy.attack import CuriousServer
 from fflbench.privacy.observation import Observation, linear_layers
@@ -54,7 +53,7 @@ class ObservedMeasure(Measure):
         return self.observing.applies(defense.transport)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
-        if self.observing.needs_linear_layer and not linear_layers(built(task)):
+        if self.observing.needs_linear_layer and not linear_layers(task.model_without_weights()):
             raise ParameterError(f"observation = {self.observation} needs a model with a linear layer")
 
     def observation_facts(self, defense: Chain, attack: CuriousServer) -> dict[str, Any]:
@@ -78,4 +77,4 @@ class ObservedMeasure(Measure):
 
 def training_seconds(task: Task, examples: float) -> float:
     """Return the approximate seconds of local training on so many examples, measured on one core with small models."""
-    return 1e-8 * examples * task.local_epochs * columns_of(task).count
+    return 1e-8 * examples * task.local_epochs * task.columns().count

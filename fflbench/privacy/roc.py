@@ -14,7 +14,7 @@ from fflbench.measures.measure import Curve
 from fflbench.metrics import LOWER, STILL, Metric
 from fflbench.privacy.observed_measure import ObservedFacts
 from fflbench.records.validation import Content, Share, Some
-from fflbench.statistics import exact_interval
+from fflbench.report.statistics import exact_interval
 
 Scores = npt.NDArray[np.float64]
 Truth = npt.NDArray[np.bool_]

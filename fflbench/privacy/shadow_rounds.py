@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from fflbench.engines.engine import LocalData, create_engine
+from fflbench.engines.flat_model import FlatModel
 from fflbench.federation import ObservedUpdates, Setting
 from fflbench.federation.chain import Chain
-from fflbench.federation.training import FlatModel, Holdings, engine
 from fflbench.privacy.observation import Observation, linear_layers, observe, watched
 from fflbench.randomness import stream
 from fflbench.tasks import Task
@@ -45,7 +46,7 @@ class ShadowRounds:
         """Yield the observations of rounds with these participants; `plain` leaves the defense out."""
         seed = int(stream(self.seed, "stage", purpose).integers(2**63))
         for number, group in enumerate(groups):
-            training = engine(self.model, Holdings(self.x, self.y, group, seed, self.task))
+            training = create_engine(self.model, LocalData(self.x, self.y, group, seed, self.task))
             rows = training.train(self.weights, np.arange(len(group)), number)
             self.model.load(self.weights)
             if plain:

@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch.func import functional_call, grad, vmap
 
+from fflbench.engines.engine import LocalData
+from fflbench.engines.flat_model import FlatModel
+from fflbench.engines.loop import Loop
+from fflbench.engines.losses import losses
 from fflbench.errors import ParameterError
-from fflbench.federation.training import FlatModel, Holdings, Loop, losses
 from fflbench.randomness import stream
 from fflbench.tasks import Task
 from fflbench.types import Indices, Inputs, Labels, Matrix, Vector
@@ -51,7 +54,7 @@ def prepare(task: Task, model: FlatModel, held: list[Indices], epochs: int, seed
         data = task.data().train
         others = np.setdiff1d(np.arange(len(data.y)), np.concatenate(held))
         x, y = (torch.from_numpy(part).to(model.flat.device) for part in (data.x, data.y))
-        training = Loop(model, Holdings(x, y, [others], seed, replace(task, local_epochs=epochs)))
+        training = Loop(model, LocalData(x, y, [others], seed, replace(task, local_epochs=epochs)))
         weights = model.flat.cpu().numpy().copy()
         model.load(weights + training.train(weights, np.array([0]), 0)[0])
     model.model.eval()

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.conversion import PLAIN
+from fflbench.arrays.conversion import PLAIN
 
 LARGEST = 2**30
 """Most bytes that a file of arrays may unpack to."""

@@ -13,7 +13,11 @@ CHAIN = {"transport": Kind.TRANSPORT, "preaggregations": Kind.PREAGGREGATION, "r
 """Keys of a defense's configuration, in their order."""
 
 
-class Part(NamedTuple):
+GOALS = "goals"
+"""Key of the attacks for whose goals a cell without attackers is scored."""
+
+
+class ConfiguredPart(NamedTuple):
     """Registered plugin with its parameters."""
 
     key: str
@@ -23,15 +27,19 @@ class Part(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-def parts_of(configuration: Mapping[str, Any]) -> Iterator[Part]:
+def parts_of(configuration: Mapping[str, Any]) -> Iterator[ConfiguredPart]:
     """Yield all registered parts of a cell, those of its defense one by one."""
     for kind in Kind:
         if kind is Kind.DEFENSE:
             yield from chained(configuration[kind])
         elif kind in configuration:
-            yield Part(kind.value, kind, configuration[kind]["name"], configuration[kind]["parameters"])
+            yield ConfiguredPart(kind.value, kind, configuration[kind]["name"], configuration[kind]["parameters"])
     if observation := _observation(configuration["measure"]):
-        yield Part(Kind.OBSERVATION.value, Kind.OBSERVATION, observation, {})
+        yield ConfiguredPart(Kind.OBSERVATION.value, Kind.OBSERVATION, observation, {})
+    for goal in configuration.get(GOALS, ()):
+        yield ConfiguredPart(f"goal {goal['name']}", Kind.ATTACK, goal["name"], goal["parameters"])
+    if isinstance(engine := configuration["task"]["parameters"].get("engine"), str):
+        yield ConfiguredPart(Kind.ENGINE.value, Kind.ENGINE, engine, {})
 
 
 def _observation(measure: Mapping[str, Any]) -> str:
@@ -41,12 +49,13 @@ def _observation(measure: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) and registry.find(Kind.OBSERVATION, name) else ""
 
 
-def chained(defense: Mapping[str, Any]) -> Iterator[Part]:
+def chained(defense: Mapping[str, Any]) -> Iterator[ConfiguredPart]:
     """Yield the parts of a defense that its configuration has: all, or those that a measure depends on."""
     for key, kind in CHAIN.items():
         several = kind is Kind.PREAGGREGATION
         for part in defense.get(key, ()) if several else [defense[key]] if key in defense else ():
-            yield Part(f"{kind} {part['name']}" if several else kind.value, kind, part["name"], part["parameters"])
+            key = f"{kind} {part['name']}" if several else kind.value
+            yield ConfiguredPart(key, kind, part["name"], part["parameters"])
 
 
 def restricted(defense: Mapping[str, Any], depends_on: Collection[str]) -> dict[str, Any]:
@@ -71,6 +80,12 @@ def values_of(chosen: Mapping[str, Any], parameter: str) -> list[Any]:
         return [chosen["parameters"][parameter]] if parameter in chosen["parameters"] else []
     named = [(part, parameter.removeprefix(f"{part.name}.")) for part in chained(chosen)]
     return [part.parameters[name] for part, name in named if name in part.parameters]
+
+
+def goal_of(attack: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an attack's configuration as far as its goal depends on it: without the share of attackers."""
+    parameters = {name: value for name, value in attack["parameters"].items() if name != "share"}
+    return {"name": attack["name"], "parameters": parameters}
 
 
 def is_part(value: object) -> bool:

@@ -13,7 +13,7 @@ from fflbench.errors import RecordError
 from fflbench.reading import parse_json
 from fflbench.records import validation
 from fflbench.records.arrays import digest, unpack
-from fflbench.records.parts import defense_name, is_defense, is_part
+from fflbench.records.parts import GOALS, defense_name, is_defense, is_part
 
 LARGEST = 2**26
 """Most bytes of a record."""
@@ -68,6 +68,9 @@ class Record(BaseModel):
                 raise ValueError(f"no {kind} with a label, a name and parameters")
         if "defense" not in self.labels or not is_defense(self.configuration.get("defense")):
             raise ValueError("no defense with a label and the name and parameters of each part")
+        goals = self.configuration.get(GOALS, [])
+        if not isinstance(goals, list) or not all(map(is_part, goals)):
+            raise ValueError("goals that are not attacks with a name and parameters")
         if type(self.configuration.get("seed")) is not int:
             raise ValueError("no seed")
         if self.id != identify(self.configuration):

@@ -9,7 +9,7 @@ from fflbench import registry
 from fflbench.errors import FflbenchError, in_a_line
 from fflbench.metrics import LARGEST
 from fflbench.records.arrays import Arrays
-from fflbench.records.parts import CHAIN, values_of
+from fflbench.records.parts import CHAIN, GOALS, values_of
 from fflbench.registry import Entry, Kind
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def check(record: "Record") -> None:
         check_label(label)
     if record.labels["defense"] in record.shared_by:
         raise ValueError("no record of ours: its defense shares its result with itself")
-    parts = set(record.configuration)
+    parts = set(record.configuration) - ({GOALS} if Kind.ATTACK in record.configuration else set())
     if not parts >= PARTS or parts - PARTS not in ATTACKS:
         raise ValueError(f"no record of ours: its configuration has {', '.join(sorted(parts))[:LONGEST]}")
     if set(record.labels) != parts - {"seed"}:
@@ -155,7 +155,7 @@ def _check_declared(record: "Record", entry: Entry) -> None:
     """Refuse a record that differs from the declaration of its measure, with a `ValueError`."""
     declared = entry.target
     _parameters(record, entry)
-    attacks, expected = set(record.configuration) - PARTS - {DEVIATION}, {declared.attacked} - {None}
+    attacks, expected = set(record.configuration) - PARTS - {DEVIATION, GOALS}, {declared.attacked} - {None}
     if attacks != expected:
         raise ValueError(f"it has {min(attacks, default='no attack')}, and must have {min(expected, default='none')}")
     if set(record.configuration["defense"]) != set(declared.depends_on):

@@ -11,9 +11,9 @@ from fflbench.records.record import Record
 from fflbench.report.groups import Group, Runs, by_measure, candidates, groups, measure_of, sound, strongest
 from fflbench.report.picture import Picture, distinct_names, panels, plain_text, style
 from fflbench.report.pivot import axis_names, column_cell, pivot_name
+from fflbench.report.statistics import Estimate, estimate
 from fflbench.report.sweeps import Sweep, sweeps
 from fflbench.report.table import OVERALL, Board, Cell, Column, Table
-from fflbench.statistics import Estimate, estimate
 from fflbench.texts import slug
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
 from fflbench.registry import Kind
+from fflbench.report.statistics import BySeed, estimate, exact_interval
 from fflbench.report.table import SECTIONS, Cell, Column, steady
-from fflbench.statistics import BySeed, estimate, exact_interval
 
 BASELINE, NO_ATTACK = "fedavg", "none"
 """Names of the defense that others are compared with, and of the attack that does nothing."""

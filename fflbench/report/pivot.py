@@ -6,14 +6,15 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from statistics import fmean
 
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
 from fflbench.report.groups import Group, Runs, candidates, parameters_of, strongest, strongest_cell
+from fflbench.report.statistics import BySeed, estimate, holm, paired, worst
 from fflbench.report.sweeps import Sweep, sweeps
 from fflbench.report.table import Cell, Column, FilledColumn, Table
-from fflbench.statistics import estimate, holm, paired, worst
 from fflbench.texts import slug
 
 Key = str | tuple[str, str]
@@ -133,28 +134,42 @@ def _worst_column(group: Group, metric: Metric, names: Sequence[str]) -> FilledC
 
 
 def worst_cases(
-    group: Group, metric: Metric, column: Column, attacks: Sequence[str], baseline: Runs | None = None
+    group: Group,
+    metric: Metric,
+    column: Column,
+    attacks: Sequence[str],
+    baseline: Runs | None = None,
+    by_attack: Mapping[str, BySeed] | None = None,
 ) -> FilledColumn:
-    """Return the worst case of each defense over attacks and deviations, seed by seed, minus a baseline's if any."""
+    """Return the worst case of each defense over attacks and deviations, seed by seed, minus a baseline's if any.
+
+    The baseline's value may differ from attack to attack; `by_attack` gives it then, by seed.
+    """
     cells, values = {}, {}
-    theirs = baseline.values(metric.name) if baseline else dict.fromkeys(group.seeds, 0.0)
+    same = baseline.values(metric.name) if baseline else dict.fromkeys(group.seeds, 0.0)
+    theirs = {attack: by_attack[attack] if by_attack else same for attack in attacks}
     for defense in group.rows:
-        by_attack = [_candidates(group, defense, name) for name in attacks]
-        runs = [each for tried in by_attack for each in tried.values()]
+        tried = {name: list(_candidates(group, defense, name).values()) for name in attacks}
+        runs = list(chain.from_iterable(tried.values()))
         troubles = [trouble for each in runs if (trouble := each.trouble(group.seeds))]
-        troubles += ["missing" for tried in by_attack if not tried]
-        worst_of = worst((each.values(metric.name) for each in runs), highest=not metric.higher_is_better)
+        troubles += ["missing" for name in attacks if not tried[name]]
+        beyond = (_beyond(each.values(metric.name), theirs[name]) for name in attacks for each in tried[name])
+        worst_of = worst(beyond, highest=not metric.higher_is_better)
         if troubles:
             several = "diverged" if any("diverged" in trouble for trouble in troubles) else "incomplete"
             cell = Cell(text=troubles[0] if len(attacks) == 1 else several)
-        elif set(theirs) != group.seeds:
+        elif any(set(by_seed) != group.seeds for by_seed in theirs.values()):
             cell = Cell(text="no attack-free baseline")
         else:
-            values[defense] = {seed: value - theirs[seed] for seed, value in worst_of.items()}
+            values[defense] = worst_of
             cell = Cell.of(estimate(list(values[defense].values())), column) if worst_of else Cell()
         behind = [*runs, *([baseline] if baseline else [])]
         cells[defense] = cell.behind(record for each in behind for record in each.records.values())
     return FilledColumn(column, cells).with_marks(values, group.seeds)
+
+
+def _beyond(values: BySeed, baseline: BySeed) -> BySeed:
+    return {seed: value - baseline[seed] for seed, value in values.items() if seed in baseline}
 
 
 def _floor(group: Group, metric: Metric, column: Column, defense: str) -> Cell:

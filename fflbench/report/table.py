@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fflbench.metrics import LARGEST, Metric
 from fflbench.records.record import Record
-from fflbench.statistics import BySeed, Estimate, leaders, shown
+from fflbench.report.statistics import BySeed, Estimate, leaders, shown
 
 Mark = Literal["", "best", "tied"]
 OVERALL = "All together"

@@ -11,7 +11,7 @@ from fflbench.errors import ParameterError, plugin_code
 from fflbench.federation import Deviation, chain
 from fflbench.federation.chain import Chain
 from fflbench.measures import Measure
-from fflbench.records.parts import parts_of
+from fflbench.records.parts import GOALS, parts_of
 from fflbench.records.record import Record, identify
 from fflbench.records.validation import DEVIATION
 from fflbench.registry import Entry, Kind
@@ -79,6 +79,14 @@ class Cell:
         return create_deviation(chosen["name"], chosen["parameters"])[1] if chosen else None
 
     @property
+    def goals(self) -> list[Any]:
+        """Attacks for whose goals the model is scored, in a cell without attackers."""
+        return [
+            registry.get(Kind.ATTACK, goal["name"]).create(**goal["parameters"])
+            for goal in self.configuration.get(GOALS, ())
+        ]
+
+    @property
     def data_set(self) -> DataSet | None:
         """Data set that it needs, if any."""
         task: Task = self.create(Kind.TASK)
@@ -90,9 +98,10 @@ class Cell:
         return registry.get(kind, chosen["name"]).create(**chosen["parameters"])
 
     def created(self) -> dict[str, Any]:
-        """Return the task, attack, defense and deviation that its measure runs on."""
-        task = self.create(Kind.TASK)
-        return {"task": task, "attack": self.attack, "defense": self.defense, "deviation": self.deviation}
+        """Return the task, attack, defense, deviation and goals that its measure runs on."""
+        task, goals = self.create(Kind.TASK), tuple(self.goals)
+        chosen = {"attack": self.attack, "defense": self.defense, "deviation": self.deviation}
+        return {"task": task, "goals": goals, **chosen}
 
 
 def deviation_class(transport: str) -> type[Deviation]:

@@ -14,7 +14,7 @@ from fflbench.federation import chain
 from fflbench.federation.chain import Parts
 from fflbench.measures import Measure
 from fflbench.parameters import Parameter, plain_type
-from fflbench.records.parts import CHAIN, restricted, values_of
+from fflbench.records.parts import CHAIN, GOALS, goal_of, restricted, values_of
 from fflbench.records.validation import DEVIATION, check_label
 from fflbench.registry import Entry, Kind
 from fflbench.suites.cell import Cell, create_deviation, deviation_class
@@ -44,8 +44,10 @@ class Choice:
 def plan(suite: Suite) -> list[Cell]:
     """Return all cells, in the order of the file; defenses share cells that depend on none of their differences."""
     cells: dict[str, Cell] = {}
-    for part in (suite, *suite.parts):
-        for cell in _cells(part):
+    sections = [_section(part) for part in (suite, *suite.parts)]
+    goals = _goals(sections)
+    for part, section in zip((suite, *suite.parts), sections, strict=True):
+        for cell in _cells(part, section, goals):
             with _located(part.source):
                 for label in cell.labels.values():
                     _check_label(label)
@@ -77,17 +79,47 @@ def _shared(cell: Cell, other: Cell) -> Cell:
     return replace(cell, shared_by={**cell.shared_by, label: other.sweep.get("defense", {})})
 
 
-def _cells(suite: Suite) -> Iterator[Cell]:
+@dataclass(frozen=True)
+class Section:
+    """Measures, and tasks with their attacks, of a suite or of one of its `also` tables."""
+
+    measure: str
+    measures: list[Choice]
+    pairs: list[tuple[Choice, dict[str, Choice]]]
+    """Every task with every attack; attacks are empty where the measure runs none."""
+
+
+def _section(suite: Suite) -> Section:
     tasks = _choices(suite, Kind.TASK, suite.tasks, suite.task, suite.overrides)
     name = suite.measure.get("use", ROBUSTNESS)
     if not isinstance(name, str):
         raise SuiteError(f"{suite.source}: [measure]: use must be the name of a measure (fflbench list measures)")
     measures = _choices(suite, Kind.MEASURE, [name], {name: suite.measure})
     measure = measures[0].create(Kind.MEASURE)
-    attacks = _attacks(suite, name, measure)
+    pairs = [(task, attack) for task in tasks for attack in _attacks(suite, name, measure, task.create(Kind.TASK))]
+    return Section(name, measures, pairs)
+
+
+def _goals(sections: Sequence[Section]) -> dict[str, list[dict[str, Any]]]:
+    """Return the goals of all targeted attacks of a suite, by task."""
+    goals: dict[str, list[dict[str, Any]]] = {}
+    for task, attacks in itertools.chain.from_iterable(section.pairs for section in sections):
+        known = goals.setdefault(_key(task), [])
+        if Kind.ATTACK in attacks and attacks[Kind.ATTACK].create(Kind.ATTACK).targeted:
+            goal = goal_of(attacks[Kind.ATTACK].configuration)
+            known += [goal] * (goal not in known)
+    return goals
+
+
+def _key(choice: Choice) -> str:
+    return json.dumps(choice.configuration, sort_keys=True)
+
+
+def _cells(suite: Suite, section: Section, goals: Mapping[str, list[dict[str, Any]]]) -> Iterator[Cell]:
+    measure = section.measures[0].create(Kind.MEASURE)
     defenses = _defenses(suite, measure)
-    deviations = _deviations(suite, name, measure, defenses)
-    for task, attack, setting, defense in itertools.product(tasks, attacks, measures, defenses):
+    deviations = _deviations(suite, section.measure, measure, defenses)
+    for (task, attack), setting, defense in itertools.product(section.pairs, section.measures, defenses):
         chosen: dict[str, Choice] = {Kind.TASK: task, Kind.MEASURE: setting, **attack, Kind.DEFENSE: defense}
         created = {kind: choice.create(Kind(kind)) for kind, choice in chosen.items()}
         if not _applies(suite, chosen, created):
@@ -95,14 +127,22 @@ def _cells(suite: Suite) -> Iterator[Cell]:
         ways = deviations.get(defense.configuration.get("transport", {}).get("name"), [])
         acting = [{DEVIATION: way} for way in ways if _acts(way, created[Kind.TASK], created[Kind.ATTACK])]
         for way, seed in itertools.product(acting or [{}], suite.seeds):
-            yield _cell(seed, {**chosen, **way})
+            scored = _scored(created, goals[_key(task)])
+            yield _cell(seed, {**chosen, **way}, {GOALS: scored} if scored else {})
 
 
-def _cell(seed: int, chosen: Mapping[str, Choice]) -> Cell:
-    configuration = {str(kind): choice.configuration for kind, choice in chosen.items()}
+def _scored(created: Mapping[str, Any], goals: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the goals that a cell without attackers is scored for, so that excess success can be computed."""
+    attack = created.get(Kind.ATTACK)
+    alone = attack is not None and not attack.targeted and attack.count(created[Kind.TASK].participants) == 0
+    return goals if alone else []
+
+
+def _cell(seed: int, chosen: Mapping[str, Choice], others: Mapping[str, Any]) -> Cell:
+    configuration: dict[str, Any] = {str(kind): choice.configuration for kind, choice in chosen.items()}
     labels = {str(kind): choice.label for kind, choice in chosen.items()}
     sweep = {str(kind): choice.sweep for kind, choice in chosen.items() if choice.sweep}
-    return Cell({**configuration, "seed": seed}, labels, sweep)
+    return Cell({**configuration, **others, "seed": seed}, labels, sweep)
 
 
 def _applies(suite: Suite, chosen: Mapping[str, Choice], created: Mapping[str, Any]) -> bool:
@@ -130,8 +170,8 @@ def _located(where: str) -> Iterator[None]:
 # Tasks, measures and attacks
 
 
-def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[str, Choice]]:
-    """Return the attacks that a measure runs; one empty choice for a measure that runs none."""
+def _attacks(suite: Suite, name: str, measure: Measure, task: Task) -> list[dict[str, Choice]]:
+    """Return the attacks that a measure runs on a task; one empty choice for a measure that runs none."""
     kind = measure.attacked
     if kind is None:
         if suite.attacks:
@@ -139,7 +179,7 @@ def _attacks(suite: Suite, name: str, measure: Measure) -> list[dict[str, Choice
         return [{}]
     if not suite.attacks:
         raise SuiteError(f'{suite.source}: measure "{name}" needs attacks (fflbench list {kind.plural})')
-    choices = _choices(suite, kind, suite.attacks, suite.attack)
+    choices = _choices(suite, kind, suite.attacks, suite.attack, defaults=task.attack_defaults)
     for choice in choices:
         with plugin_code(f'measure "{name}"'):
             takes = measure.takes(choice.create(kind))
@@ -154,7 +194,9 @@ def _choices(
     labels: Sequence[str],
     tables: Mapping[str, Mapping[str, Any]],
     common: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Choice]:
+    """Return what labels stand for, with all parameters; `defaults` apply by name where a table sets nothing."""
     choices = []
     for label in labels:
         where = f"[{kind}]" if kind is Kind.MEASURE else f"[{kind}.{label}]" if label in tables else kind.plural
@@ -162,7 +204,8 @@ def _choices(
             name, given = _used(kind, label, {**(common or {}), **tables.get(label, {})})
             entry = registry.get(kind, name)
             for varied in _grid(given, _lists(entry.parameters)):
-                configuration = _kept(entry, {"name": name, "parameters": entry.check(given | varied)})
+                checked = entry.check({**(defaults or {}).get(name, {}), **given, **varied})
+                configuration = _kept(entry, {"name": name, "parameters": checked})
                 choices.append(_choice(label, given, varied, configuration))
                 choices[-1].create(kind)
     return choices

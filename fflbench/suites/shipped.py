@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from fflbench.registry import suites_in
+from fflbench.registration import suites_in
 
 suites_in(Path(__file__).parent)

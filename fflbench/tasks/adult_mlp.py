@@ -3,14 +3,14 @@
 As in the FFL paper, section "Data sets and models".
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fflbench.data import Examples
 from fflbench.data.adult import ADULT, CLASSES, FEATURES
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class AdultMLP(Task):
 
     data_set = ADULT
     classes = CLASSES
+    attack_defaults: ClassVar = {"label-flipping": {"source": 1, "target": 0}}
     gpus = 0.1
 
     rounds = 100
@@ -31,8 +32,6 @@ class AdultMLP(Task):
     learning_rate = 0.001
     loss = "binary-cross-entropy"
     engine = "stacked"
-    source = 1
-    target = 0
 
     def trait(self, examples: Examples) -> npt.NDArray[np.bool_]:
         # "Female" comes first in the alphabet, so it is the smaller of two values.

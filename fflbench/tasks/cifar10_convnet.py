@@ -4,12 +4,12 @@ Geiping et al. attack this network (How easy is it to break privacy in federated
 figures of the FFL paper.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge
 
 from fflbench.data.cifar10 import CIFAR10, CLASSES
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ class Cifar10ConvNet(Task):
 
     data_set = CIFAR10
     classes = CLASSES
+    attack_defaults: ClassVar = {
+        "gaussian-noise": {"sigma": 0.2},
+        "label-flipping": {"source": CLASSES.index("cat"), "target": CLASSES.index("dog")},
+    }
+    trait_class = CLASSES.index("cat")
 
     rounds = 100
     local_epochs = 3
-    noise_sigma = 0.2
-    source = CLASSES.index("cat")
-    target = CLASSES.index("dog")
     width: Annotated[int, Ge(1), "channels of the first convolution; the papers have 64"] = 64
 
     def model(self) -> "nn.Module":

@@ -5,10 +5,10 @@ with batch normalisation, and one fully connected layer instead of three, since 
 of a 32 x 32 image.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fflbench.data.cifar10 import CIFAR10, CLASSES
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ class Cifar10VGG16(Task):
 
     data_set = CIFAR10
     classes = CLASSES
+    attack_defaults: ClassVar = {
+        "gaussian-noise": {"sigma": 0.2},
+        "label-flipping": {"source": CLASSES.index("cat"), "target": CLASSES.index("dog")},
+    }
+    trait_class = CLASSES.index("cat")
 
     rounds = 100
     local_epochs = 3
-    noise_sigma = 0.2
-    source = CLASSES.index("cat")
-    target = CLASSES.index("dog")
 
     def model(self) -> "nn.Module":
         from torch import nn

@@ -1,9 +1,9 @@
 """Handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, UCI, 1998) with a perceptron that learns in seconds."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fflbench.data import Data, digits
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ class DigitsMLP(Task):
     """Ten digits from 64 pixels."""
 
     classes = tuple("0123456789")
+    attack_defaults: ClassVar = {"label-flipping": {"source": 7, "target": 1}}
+    trait_class = 7
     gpus = 0.1
 
     local_epochs = 2
@@ -22,8 +24,6 @@ class DigitsMLP(Task):
     # Tuned: 0.05 ends at 95%, 0.1 and 0.2 at 96 to 97%, 0.02 below 93%.
     learning_rate = 0.1
     engine = "stacked"
-    source = 7
-    target = 1
 
     def data(self) -> Data:
         return digits.load()

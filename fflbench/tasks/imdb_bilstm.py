@@ -3,10 +3,10 @@
 As in the FFL paper, section "Data sets and models".
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fflbench.data.imdb import CLASSES, IMDB, PADDING
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -19,15 +19,17 @@ class ImdbBiLSTM(Task):
 
     data_set = IMDB
     classes = CLASSES
+    attack_defaults: ClassVar = {
+        "gaussian-noise": {"sigma": 0.2},
+        "label-flipping": {"source": CLASSES.index("positive"), "target": CLASSES.index("negative")},
+    }
+    trait_class = CLASSES.index("positive")
     model_from_data = True
 
     rounds = 100
     optimizer = "adam"
     learning_rate = 0.001
     loss = "binary-cross-entropy"
-    noise_sigma = 0.2
-    source = CLASSES.index("positive")
-    target = CLASSES.index("negative")
 
     def model(self) -> "nn.Module":
         from fflbench.tasks._bilstm import BiLSTM

@@ -3,10 +3,10 @@
 As in the FFL paper, section "Data sets and models".
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from fflbench.data.mnist import MNIST
-from fflbench.registry import task
+from fflbench.registration import task
 from fflbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ class MnistCNN(Task):
 
     data_set = MNIST
     classes = tuple("0123456789")
+    attack_defaults: ClassVar = {"label-flipping": {"source": 7, "target": 1}}
+    trait_class = 7
     gpus = 0.25
 
     participants = 100
@@ -27,8 +29,6 @@ class MnistCNN(Task):
     local_epochs = 3
     batch_size = 64
     learning_rate = 0.001
-    source = 7
-    target = 1
 
     def model(self) -> "nn.Module":
         from torch import nn

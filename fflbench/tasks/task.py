@@ -1,17 +1,20 @@
 """Base class of tasks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
+from fflbench.arrays.columns import Columns
 from fflbench.data.examples import Data, Examples
 from fflbench.data.partitions import Scheme, partition
 from fflbench.data.prepared import is_here, load
 from fflbench.data.sources import DataSet
+from fflbench.errors import FflbenchError, ParameterError
 from fflbench.randomness import stream
 from fflbench.types import Indices, Labels
 
@@ -30,6 +33,10 @@ class Task(ABC):
     """Data set of the task; a task with arrays of its own overrides `data` instead."""
     classes: ClassVar[tuple[str, ...]]
     """Names of the classes, in the order of their numbers."""
+    attack_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Parameters that attacks have here unless a suite sets them, as in {"label-flipping": {"source": 7}}."""
+    trait_class: ClassVar[int] = 0
+    """Class whose presence property inference asks for, unless `trait` is overridden."""
     model_from_data: ClassVar[bool] = False
     """Whether the model's shape depends on the data, as on a vocabulary."""
     cpus: ClassVar[float] = 1.0
@@ -40,29 +47,40 @@ class Task(ABC):
     participants: Annotated[int, Ge(1), Le(10**6), "participants that hold training data"] = 20
     per_round: Annotated[int, Ge(1), Le(10**6), "participants selected each round"] = 10
     rounds: Annotated[int, Ge(1), Le(10**6), "rounds of training"] = 30
+    evaluate_every: Annotated[int, Ge(1), Le(10**6), "rounds from one evaluation to the next; the last always is"] = 1
     local_epochs: Annotated[int, Ge(1), Le(10**6), "passes of a participant over its own data in each round"] = 1
+    local_steps: Annotated[
+        Annotated[int, Ge(1), Le(10**6)] | None, "batches of a participant in each round, instead of whole epochs"
+    ] = None
     batch_size: Annotated[int, Ge(1), Le(10**9), "examples in a batch"] = 32
     optimizer: Annotated[Literal["sgd", "adam"], "what participants train with"] = "sgd"
     learning_rate: Annotated[float, Gt(0), "the optimiser's step"] = 0.01
     momentum: Annotated[float, Ge(0), Lt(1), "of SGD; Adam has none to set"] = 0.9
+    worker_momentum: Annotated[
+        float, Ge(0), Lt(1), "weight of a participant's earlier updates in the one it sends (Karimireddy et al. 2021)"
+    ] = 0.0
+    proximal: Annotated[
+        float, Ge(0), "weight of the pull of local training towards the global model (FedProx, Li et al. 2020)"
+    ] = 0.0
     loss: Annotated[
         Literal["cross-entropy", "binary-cross-entropy"], "one output per class, or one logit for the second of two"
     ] = "cross-entropy"
     decision_threshold: Annotated[
         float, Gt(0), Lt(1), "probability from which a binary task predicts the second class"
     ] = 0.5
+    examples: Annotated[
+        Annotated[int, Ge(1), Le(10**9)] | None, "training examples of each participant; none divides all of them"
+    ] = None
+    root_examples: Annotated[
+        int, Ge(0), Le(10**9), "training examples that the server holds, for rules that train on them"
+    ] = 0
     partition: Annotated[Scheme, "how training examples are divided among participants"] = "iid"
     dirichlet_alpha: Annotated[float, Gt(0), Le(1e6), "evenness of a Dirichlet partition; small is uneven"] = 0.5
     shards: Annotated[int, Ge(1), Le(10**6), "shards each participant is dealt in a partition by shards"] = 2
-    engine: Annotated[Literal["loop", "stacked"], "trains participants one by one, or all at once (small models)"] = (
-        "loop"
-    )
+    engine: Annotated[str, "how participants are trained: one by one, or stacked (fflbench list engines)"] = "loop"
     average_last: Annotated[
         int, Ge(1), Le(10**6), "final metrics are those of the mean of so many last global models"
     ] = 1
-    noise_sigma: Annotated[float, Gt(0), "deviation of the noise that the gaussian-noise attack adds"] = 0.5
-    source: Annotated[int, Ge(0), "class that targeted attacks aim at"] = 0
-    target: Annotated[int, Ge(0), "class that targeted attacks want instead"] = 1
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -74,10 +92,9 @@ class Task(ABC):
             raise ValueError(f"per_round = {self.per_round} is more than participants = {self.participants}")
         if self.loss == "binary-cross-entropy" and len(self.classes) != 2:
             raise ValueError(f'loss = "binary-cross-entropy" is for two classes, not {len(self.classes)}')
-        if self.source == self.target or max(self.source, self.target) >= len(self.classes):
-            count = len(self.classes)
+        if self.examples and self.partition == "dirichlet":
             raise ValueError(
-                f"source = {self.source} and target = {self.target} must be two of {count} classes, from 0"
+                'examples = … needs partition = "dirichlet-equal", "iid" or "shards": dirichlet sets sizes'
             )
 
     def data(self) -> Data:
@@ -91,14 +108,30 @@ class Task(ABC):
         """Return a new model with random weights; import torch here, not at the top, so that listing tasks is quick."""
 
     def trait(self, examples: Examples) -> npt.NDArray[np.bool_]:
-        """Return which examples have the property that property inference targets; by default, the source class."""
-        having: npt.NDArray[np.bool_] = examples.y == self.source
+        """Return which examples have the property that property inference targets; by default, a class."""
+        having: npt.NDArray[np.bool_] = examples.y == self.trait_class
         return having
 
     def divide(self, y: Labels, seed: int) -> list[Indices]:
         """Return the training examples of each participant, which the seed alone determines."""
-        rng = stream(seed, "partition")
-        return partition(self.partition, y, self.participants, rng, alpha=self.dirichlet_alpha, shards=self.shards)
+        rng, root = stream(seed, "partition"), self.root(y, seed)
+        rest = np.setdiff1d(np.arange(len(y)), root)
+        parts = partition(
+            self.partition,
+            y[rest],
+            self.participants,
+            rng,
+            alpha=self.dirichlet_alpha,
+            shards=self.shards,
+            examples=self.examples,
+        )
+        return [rest[part] for part in parts]
+
+    def root(self, y: Labels, seed: int) -> Indices:
+        """Return the training examples that the server holds; no participant holds one of them."""
+        if self.root_examples > len(y):
+            raise ParameterError(f"root_examples = {self.root_examples} is more than the {len(y)} training examples")
+        return np.sort(stream(seed, "root").choice(len(y), self.root_examples, replace=False))
 
     @property
     def countable(self) -> bool:
@@ -109,7 +142,22 @@ class Task(ABC):
         """Return the number of the model's parameters, counted without storing it; None if that needs absent data."""
         if not self.countable:
             return None
+        return sum(parameter.numel() for parameter in self.model_without_weights().parameters())
+
+    def columns(self) -> Columns:
+        """Return the columns of an update, without allocating a model."""
+        return Columns.of(self.model_without_weights())
+
+    def model_without_weights(self) -> "nn.Module":
+        """Return the model without allocating its weights."""
         import torch
 
-        with torch.device("meta"):
-            return sum(parameter.numel() for parameter in self.model().parameters())
+        try:
+            with torch.device("meta"):
+                return self.model()
+        except FflbenchError:
+            raise
+        except Exception as error:
+            # A plugin's code may fail in any way.
+            reason = f"{type(error).__name__}: {error}"
+            raise ParameterError(f"the model of {type(self).__name__} cannot be counted: {reason}") from error

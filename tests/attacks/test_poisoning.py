@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.data import Examples
 from fflbench.federation import Attack, chain
 from fflbench.federation.rounds import Federation
-from fflbench.registry import Kind, attack
+from fflbench.registration import attack
+from fflbench.registry import Kind
 from tests.played import finished
 
 
@@ -60,7 +61,7 @@ def test_noise_leaves_running_statistics_alone(name, own_registry):
 
     from fflbench.tasks import Task
 
-    @registry.task("normed", title="Normed")
+    @registration.task("normed", title="Normed")
     class Normed(Task):
         """Digits with a batch normalisation."""
 

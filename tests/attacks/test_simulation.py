@@ -7,7 +7,8 @@ from fflbench import registry
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, Transport, chain
 from fflbench.federation.rounds import Federation
-from fflbench.registry import Kind, attack
+from fflbench.registration import attack
+from fflbench.registry import Kind
 
 EVERYTHING = ["own data", "attackers' updates", "honest updates", "defense"]
 PREDICTABLE = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import SuiteError
 from fflbench.federation import Columns, Setting, chain
 from fflbench.federation.attack import Attack
@@ -121,7 +121,7 @@ def test_no_noise_promises_nothing():
 
 
 def test_without_an_accountant_it_says_how_to_get_one(monkeypatch, own_registry):
-    registry.chain("private", "ldp + median", title="Private")
+    registration.chain("private", "ldp + median", title="Private")
 
     def planned(*defenses):
         suite = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": list(defenses), "seeds": [0]}

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fflbench import aggregate, registry
+from fflbench.arrays.columns import Columns
+from fflbench.arrays.kernels import squared_distances
 from fflbench.errors import ParameterError
 from fflbench.federation import Setting, View, chain
-from fflbench.federation.columns import Columns
-from fflbench.kernels import squared_distances
-from fflbench.registry import Kind, preaggregation, rule
+from fflbench.registration import preaggregation, rule
+from fflbench.registry import Kind
 from tests.strategies import matrices, normal_matrices
 
 THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
@@ -349,7 +350,7 @@ def test_norms_and_distances_behind_pre_aggregations_are_those_of_the_rows(own_r
 
 
 def test_inner_products_are_computed_once_for_a_whole_chain(updates, monkeypatch):
-    from fflbench import kernels
+    from fflbench.arrays import kernels
 
     calls, inherited = [], kernels.gram
     monkeypatch.setattr(kernels, "gram", lambda rows: calls.append(1) or inherited(rows))

@@ -28,7 +28,7 @@ import os, signal, time
 import numpy as np
 from fflbench.errors import ParameterError
 from fflbench.federation import Rule
-from fflbench.registry import rule
+from fflbench.registration import rule
 
 @rule("raises", title="Raises")
 def raises(updates):

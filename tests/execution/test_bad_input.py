@@ -102,7 +102,7 @@ LEAVING = '''
 """Plugins that leave or fail wherever they are asked."""
 import sys
 from fflbench.federation import Attack, Rule
-from fflbench.registry import attack, rule, task
+from fflbench.registration import attack, rule, task
 from fflbench.tasks import Task
 from fflbench.data.digits import load
 

@@ -6,7 +6,7 @@ import pytest
 
 from fflbench.execution.estimates import seconds_of
 from fflbench.federation import Rule, Transport
-from fflbench.registry import rule, transport
+from fflbench.registration import rule, transport
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 

@@ -87,7 +87,7 @@ REMEMBERING = '''
 import numpy as np
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack
-from fflbench.registry import attack
+from fflbench.registration import attack
 
 @attack("remembering", title="Remembering", knows=["own data"])
 class Remembering(Attack):
@@ -202,7 +202,7 @@ COUNTING = '''
 """A measure that counts to ten."""
 import numpy as np
 from fflbench.measures import Measure, Metric, Outcome
-from fflbench.registry import measure
+from fflbench.registration import measure
 from fflbench.types import State
 
 @measure("counting", title="Counting")

@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from fflbench import registry, units
+from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.execution import estimates, local, machine
+from fflbench.execution import estimates, local, machine, units
 from fflbench.execution import run as running
 from fflbench.execution.jobs import Finished, Job, Started, Terms
 from fflbench.records.store import Store

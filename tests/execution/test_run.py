@@ -50,7 +50,7 @@ def test_the_longest_cells_come_first(fflbench):
 
 OWN_RULE = '''
 """A rule of somebody's."""
-from fflbench.registry import rule
+from fflbench.registration import rule
 
 @rule("own-rule", title="Own rule")
 def own_rule(updates):

@@ -12,7 +12,7 @@ from fflbench.suites.suite import parse
 OWN = '''
 """A measure with a metric of each way of being compared."""
 from fflbench.measures import Measure, Metric, Outcome
-from fflbench.registry import measure
+from fflbench.registration import measure
 
 @measure("own", title="Own")
 class Own(Measure):

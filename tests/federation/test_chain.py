@@ -9,13 +9,14 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import NotRegisteredError, ParameterError
 from fflbench.federation import Transport
 from fflbench.federation.chain import defense, parse
 from fflbench.federation.rule import FILL, NoAnswerError
 from fflbench.federation.transport import Setting
-from fflbench.registry import Kind, preaggregation, rule
+from fflbench.registration import preaggregation, rule
+from fflbench.registry import Kind
 from tests.federation.chains import COLUMNS, MODEL, PARTICIPANTS, SEED, begun, packed, result, served, transmitted
 
 
@@ -215,8 +216,8 @@ def test_a_part_that_nobody_registered_is_named_with_the_nearest(text, words):
 
 
 def test_a_chain_gets_a_name_of_its_own_in_one_line(own_registry):
-    registry.chain("careful", "clipping + median", title="Careful")
-    registry.chain("secret", "fragment-exchange + careful", title="Both")
+    registration.chain("careful", "clipping + median", title="Careful")
+    registration.chain("secret", "fragment-exchange + careful", title="Both")
     assert str(parse("careful")) == "clipping + median"
     assert str(parse("secret")) == "fragment-exchange + clipping + median"
     assert str(parse("nnm + careful")) == "nnm + clipping + median"
@@ -226,8 +227,8 @@ def test_a_chain_gets_a_name_of_its_own_in_one_line(own_registry):
 
 
 def test_a_chain_that_is_a_part_of_itself_is_refused(own_registry):
-    registry.chain("endless", "circle + median", title="Endless")
-    registry.chain("circle", "clipping + endless", title="Circle")
+    registration.chain("endless", "circle + median", title="Endless")
+    registration.chain("circle", "clipping + endless", title="Circle")
     with pytest.raises(ParameterError, match=r'defense "endless" is a part of itself: endless \+ circle'):
         parse("endless")
 
@@ -348,7 +349,7 @@ def test_a_transport_that_declares_nonsense_is_refused(declared, sentence):
 
 
 def test_what_a_function_can_ask_for_is_what_the_registry_takes_for_no_parameter():
-    assert set(FILL) == set(registry.FILLED_IN)
+    assert set(FILL) == set(registration.FILLED_IN)
 
 
 def test_a_rule_hears_of_senders_of_nan_where_a_preaggregation_has_no_answer():

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from fflbench.data import Examples
+from fflbench.engines.flat_model import FlatModel
 from fflbench.federation.evaluation import Evaluation
-from fflbench.federation.training import FlatModel
 from fflbench.tasks import Task
 
 

@@ -11,7 +11,8 @@ from fflbench.federation import Rule, Transcript, Transport
 from fflbench.federation.chain import defense, parse
 from fflbench.federation.rounds import Federation
 from fflbench.measures.robustness import outcome
-from fflbench.registry import Kind, preaggregation, rule, transport
+from fflbench.registration import preaggregation, rule, transport
+from fflbench.registry import Kind
 from tests.federation.chains import COLUMNS, begun, transmitted
 
 

@@ -10,12 +10,12 @@ from scipy.stats import hypergeom
 from threadpoolctl import threadpool_info
 from torch import nn
 
-from fflbench import kernels
+from fflbench.arrays import kernels
 from fflbench.data import Examples, digits
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, Rule
 from fflbench.federation.rounds import Federation, State
-from fflbench.registry import attack, rule, task
+from fflbench.registration import attack, rule, task
 from fflbench.tasks import Task
 from tests.played import finished
 

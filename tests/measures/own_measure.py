@@ -6,11 +6,10 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt
 
-from fflbench.federation.columns import columns_of
 from fflbench.measures import Content, Context, Curve, Measure, Metric, Outcome, share
 from fflbench.measures.one_round import aggregated, begun
 from fflbench.records.validation import Some
-from fflbench.registry import measure
+from fflbench.registration import measure
 
 
 class _Facts(Content):
@@ -58,7 +57,7 @@ class UpdateNorm(Measure):
     scale: Annotated[float, Gt(0), "length of the updates"] = 1.0
 
     def run(self, context: Context) -> Outcome:
-        columns = columns_of(context.task)
+        columns = context.task.columns()
         rng = np.random.default_rng(context.seed)
         updates = rng.normal(scale=self.scale, size=(8, columns.count)).astype(np.float32)
         norms = np.linalg.norm(updates, axis=1)

@@ -3,11 +3,10 @@ import time
 import numpy as np
 import pytest
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import ParameterError
 from fflbench.federation import Columns, NoAnswerError, Rule, Transport
 from fflbench.federation.chain import defense
-from fflbench.federation.columns import columns_of
 from fflbench.federation.ledger import Ledger
 from fflbench.measures import Context, published, runtime
 from fflbench.measures.one_round import begun
@@ -55,7 +54,7 @@ def test_a_slow_server_shows_and_waiting_before_the_round_does_not(own_registry,
 
     monkeypatch.setattr(runtime.time, "perf_counter", lambda: now[0])
 
-    @registry.transport("idle", title="Idle")
+    @registration.transport("idle", title="Idle")
     class Idle(Transport):
         """Sleeps while it begins and transmits."""
 
@@ -72,7 +71,7 @@ def test_a_slow_server_shows_and_waiting_before_the_round_does_not(own_registry,
             sleep(1000)
             return transcript
 
-    @registry.rule("drowsy", title="Drowsy")
+    @registration.rule("drowsy", title="Drowsy")
     def drowsy(updates):
         """Sleeps while it aggregates."""
         sleep(5)
@@ -94,7 +93,7 @@ def test_a_defense_that_only_simulates_its_protocol_is_refused():
 def test_every_round_starts_from_the_same_memory(own_registry):
     seen = []
 
-    @registry.rule("counting", title="Counting")
+    @registration.rule("counting", title="Counting")
     class Counting(Rule):
         """Remembers how often it was asked."""
 
@@ -112,12 +111,12 @@ def test_every_round_starts_from_the_same_memory(own_registry):
 
 
 def test_peak_memory_is_that_of_updates_and_what_the_rule_adds(own_registry):
-    @registry.rule("hoarder", title="Hoarder")
+    @registration.rule("hoarder", title="Hoarder")
     def hoarder(updates):
         """Copies everything twice."""
         return updates.copy()[0] + updates.copy()[0]
 
-    @registry.rule("modest", title="Modest")
+    @registration.rule("modest", title="Modest")
     def modest(updates):
         """Copies nothing."""
         return updates[0]
@@ -128,7 +127,7 @@ def test_peak_memory_is_that_of_updates_and_what_the_rule_adds(own_registry):
 
 
 def test_long_runs_are_repeated_less_but_twice_at_least(own_registry):
-    @registry.rule("slow", title="Slow")
+    @registration.rule("slow", title="Slow")
     def slow(updates):
         """Takes its time."""
         time.sleep(0.05)
@@ -147,12 +146,12 @@ def test_an_odd_number_of_updates_is_refused_where_participants_work_in_pairs():
 
 
 def test_a_rule_without_an_answer_and_a_protocol_without_messages_are_told(own_registry):
-    @registry.rule("tired", title="Tired")
+    @registration.rule("tired", title="Tired")
     def tired(updates):
         """Knows no answer."""
         raise NoAnswerError("too tired")
 
-    @registry.transport("mute", title="Mute")
+    @registration.transport("mute", title="Mute")
     class Mute(Transport):
         """Sends nothing that is counted."""
 
@@ -179,7 +178,7 @@ def test_large_models_are_also_timed_with_shorter_updates(monkeypatch):
 
 
 def test_a_shorter_model_keeps_its_last_layer():
-    columns = columns_of(registry.get(Kind.TASK, "digits-mlp").create())
+    columns = registry.get(Kind.TASK, "digits-mlp").create().columns()
     shorter = columns.shortened(1000)
     assert (shorter.count, shorter.parameters) == (1000, slice(0, 1000))
     last = columns.last_layer.stop - columns.last_layer.start

@@ -5,9 +5,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Lt
 
+from fflbench.arrays.kernels import row_norms, weighted_mean
 from fflbench.federation import Feedback, Rule, ServerSetting, View, require_rows
-from fflbench.kernels import row_norms, weighted_mean
-from fflbench.registry import rule
+from fflbench.registration import rule
 from fflbench.types import Indices, Vector
 
 

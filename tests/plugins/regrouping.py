@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fflbench.registry import preaggregation
+from fflbench.registration import preaggregation
 from fflbench.types import Coefficients, Matrix
 
 

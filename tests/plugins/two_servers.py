@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.arrays.kernels import finite_rows
 from fflbench.crypto import pads
 from fflbench.federation import ObservedUpdates, Rows, Transcript, Transport, Upload, View
 from fflbench.federation.messages import SECOND_SERVER, SERVER, Bytes, Message, Part
-from fflbench.kernels import finite_rows
 from fflbench.privacy.observation import Coalition, Observation
-from fflbench.registry import observation, transport
+from fflbench.registration import observation, transport
 from fflbench.types import Matrix
 
 FRACTION = 2.0**32

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from fflbench import registry
+from fflbench.engines.flat_model import FlatModel
 from fflbench.errors import ParameterError
-from fflbench.federation.training import FlatModel
 from fflbench.privacy import Observed
 from fflbench.privacy.inversion import labels
 from fflbench.privacy.scoring import score

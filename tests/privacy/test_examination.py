@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from fflbench import registry
+from fflbench.engines.flat_model import FlatModel
 from fflbench.federation.rounds import new_model
-from fflbench.federation.training import FlatModel
 from fflbench.privacy.examination import Examination, parameters
 from fflbench.registry import Kind
 

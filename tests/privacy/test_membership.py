@@ -8,14 +8,15 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_predict
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.data import Examples
 from fflbench.errors import SuiteError
 from fflbench.execution.cell import play
 from fflbench.privacy.member_split import Dealer, MemberSplit, _digests, alike, dealt_anew
 from fflbench.privacy.membership import MembershipAttack
 from fflbench.privacy.roc import by_chance, curve
-from fflbench.registry import Kind, privacy_attack
+from fflbench.registration import privacy_attack
+from fflbench.registry import Kind
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 
@@ -115,7 +116,7 @@ def test_noise_on_running_statistics_does_not_silence_a_model(own_registry):
     """Else every loss would be no number, and a defense would look safe."""
     from torch import nn
 
-    @registry.task("normed", title="Normed")
+    @registration.task("normed", title="Normed")
     class Normed(registry.get(Kind.TASK, "digits-mlp").target):
         """Digits through a batch normalisation."""
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import ParameterError, RecordError
 from fflbench.execution.cell import play
 from fflbench.federation import Rule
@@ -110,7 +110,7 @@ def test_nobody_may_be_left_over():
 
 
 def test_everybody_takes_part_whomever_a_rule_would_select(own_registry):
-    @registry.rule("picky", title="Picky")
+    @registration.rule("picky", title="Picky")
     class Picky(Rule):
         """Selects nobody but the first participant."""
 

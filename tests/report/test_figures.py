@@ -14,7 +14,7 @@ from fflbench.report.board import board
 from fflbench.report.figures import figures
 from fflbench.report.image_grid import image_grid
 from fflbench.report.picture import Picture, distinct_names
-from fflbench.statistics import estimate
+from fflbench.report.statistics import estimate
 from tests.report.synthetic import WHOLE, failed, membership, no_arrays, rebuilt, record, robust, timed
 
 

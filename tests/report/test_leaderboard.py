@@ -250,7 +250,7 @@ def test_verify_tells_of_altered_evidence_too(real, tmp_path):
 
 
 PLUGIN = '''"""Their rule."""
-from fflbench.registry import rule
+from fflbench.registration import rule
 
 
 @rule("their-rule", title="Their rule")

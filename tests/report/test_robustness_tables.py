@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fflbench.report.board import board
-from fflbench.statistics import estimate
+from fflbench.report.statistics import estimate
 from tests.report.synthetic import WHOLE, cell, changed, chosen, diverged, failed, robust, table, three_seeds
 
 SUMMARY = "digits-mlp-summary"

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fflbench.metrics import Metric, share
+from fflbench.report.statistics import estimate
 from fflbench.report.table import Board, Cell, Column, Row, Table
-from fflbench.statistics import estimate
 
 ACCURACY = Column.of(share("accuracy", "accuracy", "Share that is right.", higher_is_better=True))
 LOSS = Column.of(Metric(name="loss", title="loss", meaning="Loss.", digits=3, powers_from=1e4))

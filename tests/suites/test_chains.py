@@ -7,7 +7,7 @@ import pytest
 
 from fflbench.errors import SuiteError
 from fflbench.federation import Deviation, Transport
-from fflbench.registry import transport
+from fflbench.registration import transport
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 

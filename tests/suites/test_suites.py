@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import FflbenchError, SuiteError
 from fflbench.federation import Transport
 from fflbench.records.parts import defense_name
-from fflbench.registry import CHAINED, Kind, transport
+from fflbench.registration import transport
+from fflbench.registry import CHAINED, Kind
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse, read
 
@@ -438,8 +439,8 @@ def test_a_star_leaves_out_chains_that_show_a_sum_or_need_what_is_not_installed(
         def missing():
             return "lacking needs nothing-of-the-kind"
 
-    registry.chain("lacking-median", "lacking + median", title="Lacking")
-    registry.chain("hidden", "ideal-secagg + fedavg", title="Hidden")
+    registration.chain("lacking-median", "lacking + median", title="Lacking")
+    registration.chain("hidden", "ideal-secagg + fedavg", title="Hidden")
     names = {cell.labels["defense"] for cell in measured(defenses=["*"])}
     assert names == set(measurable()) - {"lacking-median", "hidden"}
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fflbench import registry
+from fflbench import registration, registry
 from fflbench.errors import ParameterError
 from fflbench.registry import Kind
 from fflbench.tasks import Task
@@ -167,7 +167,7 @@ def test_a_task_without_classes_or_model_says_so_when_registered(own_registry):
 
     with pytest.raises(TypeError, match='task "modelless" must define model'):
 
-        @registry.task("modelless", title="Modelless")
+        @registration.task("modelless", title="Modelless")
         class Modelless(Task):
             classes = ("a", "b")
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fflbench.federation import Columns, ObservedUpdates, ParticipantView, Transcript, Transport, View
 from fflbench.privacy.observation import Coalition, Observation
-from fflbench.registry import observation
+from fflbench.registration import observation
 from fflbench.types import Vector
 
 from .transport import FragmentExchange

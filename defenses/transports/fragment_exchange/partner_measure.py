@@ -16,7 +16,8 @@ from fflbench.measures.measure import Context, Measure, Outcome
 from fflbench.metrics import LOWER, STILL, share, with_floor
 from fflbench.records.record import Record
 from fflbench.records.validation import Content, Count
-from fflbench.registry import Kind, measure
+from fflbench.registration import measure
+from fflbench.registry import Kind
 from fflbench.tasks import Task
 from fflbench.types import Vector
 
@@ -75,8 +76,8 @@ class Partner(Measure):
     def run(self, context: Context) -> Outcome:
         import torch
 
+        from fflbench.engines.flat_model import FlatModel
         from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.federation.training import FlatModel
         from fflbench.privacy.victims import draw, prepare, trained
 
         task, seed, attack, device = context.task, context.seed, context.attack, context.device

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 
 from .partner import Heard, PartnerAttack, Unmasked
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
+from fflbench.arrays.kernels import compact, finite_rows
 from fflbench.crypto import pads
 from fflbench.crypto.entropy import Entropy
 from fflbench.crypto.errors import ProtocolError
@@ -30,8 +31,7 @@ from fflbench.federation import (
     View,
 )
 from fflbench.federation.messages import SERVER, FeedbackMessage, Message
-from fflbench.kernels import compact, finite_rows
-from fflbench.registry import transport
+from fflbench.registration import transport
 from fflbench.types import Indices, Matrix, Vector
 
 from .deviation import ExchangeDeviation

@@ -6,7 +6,7 @@ Twister, ACM TOMACS 1998).
 
 import numpy as np
 
-from fflbench.registry import privacy_attack
+from fflbench.registration import privacy_attack
 
 from .mersenne_twister import solve
 from .partner import Heard, PartnerAttack, Unmasked

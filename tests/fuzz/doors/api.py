@@ -139,8 +139,8 @@ def aggregate(case: Case) -> None:
 def functions(case: Case) -> None:
     """`fflbench.load`, `fflbench.run`, `Data.of` and the readers of sizes and durations, with odd arguments."""
     import fflbench
-    from fflbench import units
     from fflbench.data import Data
+    from fflbench.execution import units
 
     rng = case.rng
     kind = rng.randrange(5)

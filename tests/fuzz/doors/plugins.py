@@ -16,7 +16,17 @@ from fflbench.federation import Attack, Rule, Transport
 from fflbench.measures import Measure
 from fflbench.privacy.attack import PrivacyAttack
 from fflbench.privacy.observation import Observation
-from fflbench.registry import attack, chain, measure, observation, preaggregation, privacy_attack, rule, task, transport
+from fflbench.registration import (
+    attack,
+    chain,
+    measure,
+    observation,
+    preaggregation,
+    privacy_attack,
+    rule,
+    task,
+    transport,
+)
 from fflbench.tasks import Task
 
 class Odd:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
-from fflbench.registry import rule
+from fflbench.registration import rule
 from fflbench.types import Matrix, Vector
 
 

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fflbench.errors import FflbenchError, ParameterError
 from fflbench.types import Vector
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from fflbench.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -72,23 +69,3 @@ def tensors(model: "nn.Module") -> Iterator[tuple[str, "Tensor"]]:
     """Return the tensors that an update contains, in the order of the columns."""
     yield from model.named_parameters()
     yield from ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
-
-
-def columns_of(task: "Task") -> Columns:
-    """Return the columns of a task's updates, without allocating a model."""
-    return Columns.of(built(task))
-
-
-def built(task: "Task") -> "nn.Module":
-    """Build a task's model without allocating its weights."""
-    import torch
-
-    try:
-        with torch.device("meta"):
-            return task.model()
-    except FflbenchError:
-        raise
-    except Exception as error:
-        # A plugin's code may fail in any way.
-        reason = f"{type(error).__name__}: {error}"
-        raise ParameterError(f"the model of {type(task).__name__} cannot be counted: {reason}") from error

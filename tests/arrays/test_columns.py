@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from fflbench import registry
+from fflbench.engines.flat_model import FlatModel
 from fflbench.federation import Columns
-from fflbench.federation.training import FlatModel
 from fflbench.registry import Kind
 
 

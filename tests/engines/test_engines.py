@@ -6,10 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fflbench import registry
+from fflbench import registration, registry
+from fflbench.engines.engine import LocalData
+from fflbench.engines.flat_model import FlatModel
+from fflbench.engines.loop import Loop
+from fflbench.engines.stacked import Stacked
 from fflbench.errors import ParameterError
-from fflbench.federation.stacked import Stacked
-from fflbench.federation.training import FlatModel, Holdings, Loop
 from fflbench.registry import Kind
 from fflbench.tasks import Task
 
@@ -19,13 +21,13 @@ def task(name, **fields):
 
 
 def prepared(it, examples=None, seed=0):
-    """Holdings and starting weights; `examples` cuts everybody's share down to so many at most."""
+    """LocalData and starting weights; `examples` cuts everybody's share down to so many at most."""
     data = it.data()
     held = [indices[:examples] for indices in it.divide(data.train.y, seed)]
     torch.manual_seed(seed)
     model = it.model()
     start = FlatModel(model, torch.device("cpu")).flat.numpy().copy()
-    return model, start, Holdings(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, seed, it)
+    return model, start, LocalData(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, seed, it)
 
 
 def run(engine, name, examples=None, participants=(0, 3, 4, 9), round=2, **fields):
@@ -97,7 +99,7 @@ def test_the_large_models_train_in_the_loop(real, name):
 
 
 def test_running_statistics_are_part_of_the_update(own_registry):
-    @registry.task("normed", title="Normed")
+    @registration.task("normed", title="Normed")
     class Normed(Task):
         """Digits with a batch normalisation."""
 

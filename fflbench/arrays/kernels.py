@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from fflbench import sorting_networks
+from fflbench.arrays import sorting_networks
 from fflbench.types import Coefficients, Matrix, Vector
 
 BLOCK = 1 << 18

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from fflbench import sorting_networks
-from fflbench.kernels import over_sorted_columns
+from fflbench.arrays import sorting_networks
+from fflbench.arrays.kernels import over_sorted_columns
 
 
 def run(network, updates):

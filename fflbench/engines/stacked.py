@@ -7,8 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fflbench.federation.layers import Stack
-from fflbench.federation.training import FlatModel, Holdings, Optimizer, loss_gradients
+from fflbench.engines.engine import LocalData
+from fflbench.engines.flat_model import FlatModel
+from fflbench.engines.layers import Stack
+from fflbench.engines.losses import loss_gradients
+from fflbench.engines.optimizer import Optimizer
 from fflbench.types import Indices, Matrix, Vector
 
 STACK = 1 << 17
@@ -21,16 +24,16 @@ GATHERED = 16
 class Stacked:
     """Engine that trains all participants at once; those with fewer batches stop earlier."""
 
-    def __init__(self, model: FlatModel, holdings: Holdings) -> None:
-        self.model, self.holdings = model, holdings
+    def __init__(self, model: FlatModel, data: LocalData) -> None:
+        self.model, self.data = model, data
         self.layers = Stack(model.model)
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
         """Train all models from the same start, as many at a time as fit the cache."""
-        task = self.holdings.task
-        orders = [self.holdings.order(who, round) for who in participants]
+        task = self.data.task
+        orders = [self.data.order(who, round) for who in participants]
         size = min(task.batch_size, max(order.shape[1] for order in orders))
-        batches = [_batches(order, size) for order in orders]
+        batches = [_batches(order, size, task.local_steps) for order in orders]
         # Participants with most batches first, so that a stack shrinks from its end as others finish.
         by_length = sorted(range(len(batches)), key=lambda place: -len(batches[place][0]))
         updates = np.empty((len(batches), len(weights)), np.float32)
@@ -41,7 +44,7 @@ class Stacked:
         return updates
 
     def _train_stack(self, weights: Vector, batches: list[tuple[Indices, Indices]]) -> Matrix:
-        task, device = self.holdings.task, self.holdings.y.device
+        task, device = self.data.task, self.data.y.device
         start = torch.from_numpy(weights).to(device)
         stack = start.repeat(len(batches), 1)
         optimizer = Optimizer(task, stack)
@@ -60,16 +63,16 @@ class Stacked:
     @torch.no_grad()
     def _steps(self, optimizer: Optimizer, indices: Tensor, counts: Tensor) -> None:
         """Run one step per row of batches; indices are steps x participants x batch, the first `counts` not padding."""
-        holdings = self.holdings
+        data = self.data
         self.layers.hold(self._tensors(optimizer.weights), self._tensors(optimizer.gradient))
         # Every participant's mean over its own batch; padding has weight zero.
         shares = (torch.arange(indices.shape[-1], device=counts.device) < counts[..., None]) / counts[..., None]
         for some, of_each in zip(torch.split(indices, GATHERED), torch.split(shares, GATHERED), strict=True):
-            x = holdings.x.index_select(0, some.flatten()).view(*some.shape, *holdings.x.shape[1:])
-            y = holdings.y.index_select(0, some.flatten()).view(some.shape)
+            x = data.x.index_select(0, some.flatten()).view(*some.shape, *data.x.shape[1:])
+            y = data.y.index_select(0, some.flatten()).view(some.shape)
             for batch, labels, share in zip(x.unbind(), y.unbind(), of_each.unbind(), strict=True):
                 outputs = self.layers.forward(batch)
-                self.layers.backward(loss_gradients(holdings.task, outputs, labels).mul_(share.unsqueeze(-1)))
+                self.layers.backward(loss_gradients(data.task, outputs, labels).mul_(share.unsqueeze(-1)))
                 optimizer.step()
 
     def _tensors(self, stack: Tensor) -> dict[str, Tensor]:
@@ -78,7 +81,7 @@ class Stacked:
         return {name: stack[:, span].view(len(stack), *columns.shapes[name]) for name, span in columns.spans.items()}
 
 
-def _batches(order: Indices, size: int) -> tuple[Indices, Indices]:
+def _batches(order: Indices, size: int, steps: int | None) -> tuple[Indices, Indices]:
     """Return the batches of each epoch as indices, padded to full size, and the sizes without padding."""
     epochs, examples = order.shape
     per_epoch = math.ceil(examples / size)
@@ -87,4 +90,4 @@ def _batches(order: Indices, size: int) -> tuple[Indices, Indices]:
     padded[:, :examples], padded[:, examples:] = order, order[:, -1:]
     counts = np.full((epochs, per_epoch), size)
     counts[:, -1] = examples - (per_epoch - 1) * size
-    return padded.reshape(-1, size), counts.reshape(-1)
+    return padded.reshape(-1, size)[:steps], counts.reshape(-1)[:steps]

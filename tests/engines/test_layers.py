@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from fflbench import registry
-from fflbench.federation.layers import Stack
-from fflbench.federation.training import loss_gradients, losses
+from fflbench.engines.layers import Stack
+from fflbench.engines.losses import loss_gradients, losses
 from fflbench.registry import Kind
 
 PEOPLE, BATCH = 3, 5

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fflbench.statistics import estimate, exact_interval, holm, leaders, paired, prediction, shown, worst
+from fflbench.report.statistics import estimate, exact_interval, holm, leaders, paired, prediction, shown, worst
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12).filter(lambda values: np.std(values) > 1e-6))

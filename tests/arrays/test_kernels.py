@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fflbench import kernels
+from fflbench.arrays import kernels
 from fflbench.federation.rule import Geometry
 from tests.strategies import matrices
 

@@ -1,0 +1,1 @@
+"""Array work that rules share: sorting, sums and products of large matrices, and the layout of their columns."""

@@ -1,0 +1,342 @@
+"""Decorators that register plugins.
+
+One decorator registers an attack, a part of a defense, a task or a measure; suites are files, so a folder of them is
+registered with one call. Tables describe a plugin by its source: the citation is its module's docstring, the summary
+the first paragraph of its own, the parameters its signature.
+"""
+
+import dataclasses
+import inspect
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+
+from annotated_types import Ge
+
+from fflbench import parameters, registry
+from fflbench.errors import FflbenchError
+from fflbench.parameters import Parameter
+from fflbench.registry import Entry, Kind
+from fflbench.source_digest import source_digest
+from fflbench.tolerance import bears
+
+FILLED_IN = ("weights", "participants", "columns", "model", "scale", "root_update", "norms", "distances", "rng")
+"""Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""
+
+F = Parameter(
+    "f",
+    Annotated[
+        Annotated[int, Ge(0)] | str,
+        'attackers assumed among the selected: a number, a percentage of them ("20%"), "bound" (the most that are '
+        'tolerated) or "attackers" (their true number in the round, an oracle)',
+    ],
+    default="20%",
+)
+"""Parameter of every rule that is a function of `f: int`."""
+
+KNOWLEDGE = {
+    "own data": "the attackers' own training data",
+    "attackers' updates": "what the other attackers send",
+    "honest updates": "what honest participants send",
+    "defense": "which defense is used, with its parameters",
+    "server view": "everything the server sees of a round",
+    "a participant's view": "everything one participant sees of a round",
+    "who exchanged with whom": "which participants exchanged parts of their updates with each other",
+    "auxiliary data": "data like the victims'",
+    "controlled participants": "participants who collude with the server, with their data",
+}
+"""Knowledge that an attack may need, which it declares and tables show."""
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type[Any])
+
+
+def rule(
+    name: str,
+    *,
+    title: str,
+    tolerates: str = "",
+    defined: str = "",
+    linear: bool = False,
+    participants: bool = False,
+    root_update: bool = False,
+    citation: str = "",
+    version: int = 1,
+) -> Callable[[T], T]:
+    """Register a rule: a function from updates to their aggregate, or a subclass of `Rule` with a memory.
+
+    `tolerates` is the condition on f attackers among n for which its guarantee holds, as in "f < n/2"; `defined`, if it
+    differs, the one for which it has an answer at all. A class that reads `view.participants` or
+    `view.root_update` sets `participants` or `root_update`; of a function, its arguments say so.
+    """
+    return lambda target: _register(
+        Kind.RULE,
+        target,
+        name,
+        title=title,
+        citation=citation,
+        version=version,
+        tolerates=tolerates,
+        defined=defined,
+        linear=linear,
+        participants=participants or _asks_for("participants", target),
+        root_update=root_update or _asks_for("root_update", target),
+    )
+
+
+def _asks_for(argument: str, target: Any) -> bool:
+    return inspect.isfunction(target) and argument in inspect.signature(target).parameters
+
+
+def preaggregation(
+    name: str,
+    *,
+    title: str,
+    tolerates: str = "",
+    defined: str = "",
+    regroups: bool = False,
+    citation: str = "",
+    version: int = 1,
+) -> Callable[[T], T]:
+    """Register a pre-aggregation: a function from updates to coefficients, one row of them per new row.
+
+    `regroups` is set if it may return more or fewer rows than there are updates.
+    """
+    return lambda target: _register(
+        Kind.PREAGGREGATION,
+        target,
+        name,
+        title=title,
+        citation=citation,
+        version=version,
+        tolerates=tolerates,
+        defined=defined,
+        regroups=regroups,
+    )
+
+
+@dataclass_transform(kw_only_default=True)
+def transport(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a transport: a subclass of `Transport` whose fields are its parameters."""
+    return lambda target: _register(Kind.TRANSPORT, target, name, title=title, citation=citation, version=version)
+
+
+@dataclass_transform(kw_only_default=True)
+def observation(
+    name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1
+) -> Callable[[C], C]:
+    """Register an observation: a subclass of `Observation` that turns a coalition's view into updates to attack."""
+    return lambda target: _register(
+        Kind.OBSERVATION, target, name, title=title, citation=citation, version=version, knows=knows
+    )
+
+
+def chain(name: str, parts: str, *, title: str, summary: str = "", citation: str = "", version: int = 1) -> None:
+    """Register a defense under a name of its own: `chain("ffl", "fragment-exchange + reputation", title="FFL")`."""
+    _check_words(Kind.DEFENSE, name, version, parts=parts, title=title, summary=summary, citation=citation)
+    module = sys.modules[sys._getframe(1).f_globals["__name__"]]
+    registry.add(
+        Entry(
+            kind=Kind.DEFENSE,
+            name=name,
+            title=title,
+            summary=summary or parts,
+            file=_file_of(module),
+            target=parts,
+            module=module.__name__,
+            citation=citation or _first_paragraph(module.__doc__),
+            version=version,
+            source=source_digest(module),
+        )
+    )
+
+
+@dataclass_transform(kw_only_default=True)
+def attack(name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a poisoning attack: a class whose fields are its parameters."""
+    return lambda target: _register(
+        Kind.ATTACK, target, name, title=title, citation=citation, version=version, knows=knows
+    )
+
+
+@dataclass_transform(kw_only_default=True)
+def privacy_attack(
+    name: str, *, title: str, knows: Sequence[str], citation: str = "", version: int = 1
+) -> Callable[[C], C]:
+    """Register a privacy attack: a class whose fields are its parameters."""
+    return lambda target: _register(
+        Kind.PRIVACY_ATTACK, target, name, title=title, citation=citation, version=version, knows=knows
+    )
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def task(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a task: a subclass of `Task` whose fields suites may override."""
+    return lambda target: _register(Kind.TASK, target, name, title=title, citation=citation, version=version)
+
+
+def engine(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[T], T]:
+    """Register an engine: a function of a model and local data that returns an `Engine`."""
+    return lambda target: _register(Kind.ENGINE, target, name, title=title, citation=citation, version=version)
+
+
+def executor(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[T], T]:
+    """Register an executor: a function that returns an `Executor`, which runs cells."""
+    return lambda target: _register(Kind.EXECUTOR, target, name, title=title, citation=citation, version=version)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def measure(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[C], C]:
+    """Register a measure: a subclass of `Measure` whose fields a suite's [measure] table sets."""
+    return lambda target: _register(Kind.MEASURE, target, name, title=title, citation=citation, version=version)
+
+
+def suites_in(folder: Path) -> None:
+    """Register every suite file of a folder under its file name; `title` and `description` are keys of the file."""
+    for file in sorted(folder.glob("*.toml")):
+        try:
+            suite = tomllib.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise FflbenchError(f"{file} is not a suite file: {error}") from error
+        registry.add(
+            Entry(
+                kind=Kind.SUITE,
+                name=file.stem,
+                title=str(suite.get("title", file.stem)),
+                summary=str(suite.get("description", "")),
+                file=file.resolve(),
+                target=file.resolve(),
+            )
+        )
+
+
+def _register(
+    kind: Kind,
+    target: Any,
+    name: str,
+    *,
+    title: str,
+    citation: str,
+    version: int,
+    knows: Sequence[str] = (),
+    tolerates: str = "",
+    defined: str = "",
+    **declared: bool,
+) -> Any:
+    _check_words(kind, name, version, title=title, citation=citation, tolerates=tolerates, defined=defined)
+    for piece in knows:
+        if piece not in KNOWLEDGE:
+            raise ValueError(f'{kind} "{name}" declares unknown knowledge "{piece}" (known: {", ".join(KNOWLEDGE)})')
+    module = sys.modules[target.__module__]
+    summary = _first_paragraph(target.__doc__) or title
+    if inspect.isabstract(target):
+        raise TypeError(f'{kind} "{name}" must define {", ".join(sorted(target.__abstractmethods__))}')
+    if inspect.isclass(target) and kind not in FACTORIES:
+        known_parameters = _class_parameters(kind, name, target, knows=tuple(knows), **declared)
+    elif inspect.isfunction(target) and kind in FACTORIES:
+        known_parameters = ()
+    elif inspect.isfunction(target) and kind in FUNCTIONS:
+        read = parameters.of_function(target, FILLED_IN)
+        known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
+        if any(each.name == "f" for each in known_parameters):
+            bears(tolerates, 0, 1), bears(defined or tolerates, 0, 1)
+    else:
+        raise TypeError(f'{kind} "{name}" must be {_form(kind)}')
+    registry.add(
+        Entry(
+            kind=kind,
+            name=name,
+            title=title,
+            summary=summary,
+            file=_file_of(module),
+            target=target,
+            module=module.__name__,
+            citation=citation or _first_paragraph(module.__doc__),
+            parameters=known_parameters,
+            version=version,
+            source=source_digest(module),
+            knows=tuple(knows),
+            tolerates=tolerates,
+            defined=defined or tolerates,
+            **declared,
+        )
+    )
+    return target
+
+
+def _class_parameters(
+    kind: Kind, name: str, target: type[Any], *, knows: tuple[str, ...], participants: bool = False, **declared: bool
+) -> tuple[Parameter, ...]:
+    """Make a class a dataclass with the attributes that its decorator declares, and return its parameters."""
+    _check_base(kind, name, target)
+    if "__dataclass_fields__" not in vars(target):
+        _inherit_annotations(target)
+        dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
+    attributes: dict[str, Any] = {}
+    if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION):
+        attributes = {"knows": knows}
+    if kind is Kind.RULE:
+        attributes = {"needs_participants": participants, "needs_root_update": declared["root_update"]}
+    for attribute, value in attributes.items():
+        setattr(target, attribute, value)
+    return parameters.of_dataclass(target)
+
+
+def _form(kind: Kind) -> str:
+    return "a function" if kind in FACTORIES else "a class or a function" if kind in FUNCTIONS else "a class"
+
+
+def _file_of(module: ModuleType) -> Path:
+    # The module of a notebook has no file; its name is used instead.
+    return Path(getattr(module, "__file__", None) or f"<{module.__name__}>").resolve()
+
+
+FUNCTIONS = (Kind.RULE, Kind.PREAGGREGATION)
+"""Kinds that a function may implement."""
+
+FACTORIES = (Kind.ENGINE, Kind.EXECUTOR)
+"""Kinds that are functions without parameters of a suite, which return the plugin."""
+
+
+BASES = {
+    Kind.ATTACK: ("fflbench.federation.attack", "Attack"),
+    Kind.RULE: ("fflbench.federation.rule", "Rule"),
+    Kind.TRANSPORT: ("fflbench.federation.transport", "Transport"),
+    Kind.OBSERVATION: ("fflbench.privacy.observation", "Observation"),
+    Kind.TASK: ("fflbench.tasks.task", "Task"),
+    Kind.MEASURE: ("fflbench.measures", "Measure"),
+}
+"""Class that a registered class must inherit from; privacy attacks have one for each measure that runs them."""
+
+
+def _check_base(kind: Kind, name: str, target: type[Any]) -> None:
+    module, base = BASES.get(kind, ("builtins", "object"))
+    # No class can inherit from one whose module is not imported.
+    if not issubclass(target, getattr(sys.modules.get(module), base, ())):
+        raise TypeError(f'{kind} "{name}" must be a subclass of {module}.{base}')
+
+
+def _check_words(kind: Kind, name: object, version: object, **words: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {kind} must be a text, not {name!r}")
+    for what, word in words.items():
+        if not isinstance(word, str):
+            raise TypeError(f'{kind} "{name}": its {what} must be a text, not {word!r}')
+    if type(version) is not int or version < 1:
+        raise TypeError(f'{kind} "{name}": its version must be a whole number from 1, not {version!r}')
+
+
+def _inherit_annotations(cls: type[Any]) -> None:
+    """Let `rounds = 100` give an inherited field a new default, without repeating its type and meaning."""
+    inherited = get_type_hints(cls.__mro__[1], include_extras=True)
+    for name in getattr(cls, "__dataclass_fields__", {}):
+        if name in vars(cls) and name not in cls.__annotations__:
+            cls.__annotations__[name] = inherited[name]
+
+
+def _first_paragraph(docstring: str | None) -> str:
+    paragraph = inspect.cleandoc(docstring or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
