@@ -5,54 +5,61 @@ import os
 import sys
 from importlib.util import find_spec
 
-from benchmarks import cells, committed, engines, exchange, memory, reconstructions, rules, shared
+from benchmarks import (
+    committed_ratios,
+    engines,
+    fragment_exchange,
+    reconstructions,
+    rules,
+    server_memory,
+    whole_rounds,
+    worker_memory,
+)
 from benchmarks.timing import Ratio
 
-ROOMS = {
+BENCHMARKS = {
     "rules": rules,
     "engines": engines,
-    "cells": cells,
-    "shared": shared,
-    "exchange": exchange,
-    "memory": memory,
+    "whole-rounds": whole_rounds,
+    "worker-memory": worker_memory,
+    "fragment-exchange": fragment_exchange,
+    "server-memory": server_memory,
     "reconstructions": reconstructions,
 }
 
 
 def main() -> int:
-    """Measure, print, and compare or write as asked; the exit code."""
+    """Run benchmarks, print their ratios, compare or write them as asked, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="How many times faster than others we are, the sides taking turns, and what workers share.",
+        description="Speed of fflbench relative to other libraries, measured alternately in one run, and its memory.",
     )
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"some of {', '.join(ROOMS)} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="BENCHMARK", help=f"some of {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument(
-        "--peers", action="store_true", help="also ByzFL and pfl-research (pip install 'fflbench[peers]')"
+        "--peers", action="store_true", help="compare with ByzFL and pfl-research too (pip install 'fflbench[peers]')"
     )
-    does = parser.add_mutually_exclusive_group()
+    mode = parser.add_mutually_exclusive_group()
     # argparse reads a percent sign as the start of a placeholder, unless it is doubled.
-    share = f"{committed.SHARE:.0%}".replace("%", "%%")
-    does.add_argument("--check", action="store_true", help=f"fail where a ratio is below {share} of the committed one")
-    does.add_argument(
-        "--write", action="store_true", help="write the table, the picture and the ratios to be committed"
-    )
+    share = f"{committed_ratios.SHARE:.0%}".replace("%", "%%")
+    mode.add_argument("--check", action="store_true", help=f"fail where a ratio is below {share} of the committed one")
+    mode.add_argument("--write", action="store_true", help="write ratios, tables and figure to the repository")
     given = parser.parse_args()
-    unknown = set(given.rooms) - set(ROOMS)
+    unknown = set(given.names) - set(BENCHMARKS)
     if unknown:
-        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(ROOMS)}")
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     if given.peers and not (find_spec("byzfl") and find_spec("pfl")):
-        parser.error("--peers needs them installed: pip install 'fflbench[peers]'")
+        parser.error("--peers needs ByzFL and pfl-research: pip install 'fflbench[peers]'")
     if given.check:
-        committed.read()
-    found: list[Ratio] = []
+        committed_ratios.read_of_this_processor()
+    measured: list[Ratio] = []
     print(f"load before the first measurement: {os.getloadavg()[0]:.2f}", file=sys.stderr)
-    for name in given.rooms or ROOMS:
-        found += ROOMS[name].ratios(peers=given.peers)
+    for name in given.names or BENCHMARKS:
+        measured += BENCHMARKS[name].measure_ratios(peers=given.peers)
         if given.write:
-            # After every room, so that what is measured is not lost.
-            committed.write(found)
-    committed.show(found)
-    return committed.check(found) if given.check else 0
+            # After every benchmark, so that an interruption loses little.
+            committed_ratios.write_ratios(measured)
+    committed_ratios.print_table(measured)
+    return committed_ratios.compare_with_committed(measured) if given.check else 0
 
 
 sys.exit(main())

@@ -1,4 +1,4 @@
-"""Local training of one round beside a loop as an obvious user would write it, the same threads on both sides."""
+"""Local training of one round beside a plain PyTorch loop, with as many threads on both sides."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.timing import Ratio, race
+from benchmarks.timing import Ratio, compare
 from fflbench import registry
-from fflbench.data.prepared import is_here
+from fflbench.data.cache import is_available
 from fflbench.engines.engine import LocalData, create_engine
 from fflbench.engines.flat_model import FlatModel
 from fflbench.registry import Kind
@@ -20,11 +20,11 @@ from fflbench.tasks import Task
 PLAIN = "plain loop with a DataLoader"
 
 
-def plain_loop(task: Task, holdings: LocalData, selected: list[int]) -> Callable[[], object]:
+def dataloader_training(task: Task, local_data: LocalData, selected: list[int]) -> Callable[[], object]:
     """Train with a DataLoader, a fresh copy of the global model and torch's optimiser for every participant."""
     model = task.model()
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    sets = [TensorDataset(holdings.x[holdings.indices[k]], holdings.y[holdings.indices[k]]) for k in selected]
+    sets = [TensorDataset(local_data.x[local_data.indices[k]], local_data.y[local_data.indices[k]]) for k in selected]
 
     def train() -> None:
         for own in sets:
@@ -45,26 +45,26 @@ def plain_loop(task: Task, holdings: LocalData, selected: list[int]) -> Callable
     return train
 
 
-def holdings_of(task: Task) -> LocalData:
+def load_local_data(task: Task) -> LocalData:
     """Return the examples that the participants of a task hold."""
     data = task.data()
     held = task.divide(data.train.y, seed=0)
     return LocalData(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, task)
 
 
-def available(name: str) -> bool:
-    """Whether a task's data is here; says so if not."""
+def has_task_data(name: str) -> bool:
+    """Return whether a task's data is available, and print a message if not."""
     task: Task = registry.get(Kind.TASK, name).create()
-    if task.data_set and not is_here(task.data_set):
-        print(f"{name} is left out: its data is not here (fflbench data fetch {task.data_set.name})")
+    if task.data_set and not is_available(task.data_set):
+        print(f"{name} is left out: its data is not available (fflbench data fetch {task.data_set.name})")
         return False
     return True
 
 
-def ratios(*, peers: bool) -> Iterator[Ratio]:
-    """Tasks with small models on one thread, and Adult with 10 and 50 participants also on all."""
+def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
+    """Yield ratios of tasks with small models on one thread, and of Adult on all threads too."""
     cores = os.cpu_count() or 1
-    for name, fields, threads, wanted in (
+    for name, fields, threads, target in (
         ("digits-mlp", {}, 1, None),
         ("digits-cnn", {}, 1, None),
         ("adult-mlp", {}, 1, 10.0),
@@ -72,14 +72,14 @@ def ratios(*, peers: bool) -> Iterator[Ratio]:
         ("adult-mlp", {}, cores, 10.0),
         ("adult-mlp", {"participants": 50, "per_round": 50}, cores, 20.0),
     ):
-        if not available(name):
+        if not has_task_data(name):
             continue
         torch.set_num_threads(threads)
         task: Task = registry.get(Kind.TASK, name).create(**fields)
-        holdings, selected = holdings_of(task), np.arange(task.per_round)
+        local_data, selected = load_local_data(task), np.arange(task.per_round)
         model = FlatModel(task.model(), torch.device("cpu"))
-        weights, trained = model.flat.numpy().copy(), create_engine(model, holdings)
+        weights, trained = model.flat.numpy().copy(), create_engine(model, local_data)
 
         ours = partial(trained.train, weights, selected, 0)
         what = f"{name}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"
-        yield from race(what, ours, {PLAIN: (plain_loop(task, holdings, list(selected)), wanted)})
+        yield from compare(what, ours, {PLAIN: (dataloader_training(task, local_data, list(selected)), target)})

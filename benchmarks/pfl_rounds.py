@@ -1,13 +1,13 @@
-"""Rounds of the same work by a peer, pfl-research.
+"""Rounds of the same work in pfl-research.
 
 Granqvist et al., pfl-research: simulation framework for accelerating research in private federated learning, NeurIPS
 2024.
 
 `python -m benchmarks.pfl_rounds adult-mlp --rounds 20` prints one line of JSON. pfl is set up as its guide to fast
 simulations says: torchrun starts the processes, which share every cohort, and participants keep their examples in
-memory, cut into batches once. So pfl does not shuffle them between epochs, which spares it work that our engines do.
-With `--tuned` it is also given two things that its examples do not have and our engines do: images with their channels
-last, and a fused optimiser.
+memory, cut into batches once. So pfl does not shuffle them between epochs, which our engines do.
+With `--tuned` it also gets two optimisations of our engines that its examples do not have: channels-last images and a
+fused optimiser.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from fflbench.registry import Kind
 from fflbench.tasks import Task
 
 
-class Learner(nn.Module):
-    """The task's model, with the two methods that pfl asks of a module."""
+class PflModule(nn.Module):
+    """The task's model with the two methods that pfl requires of a module."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class Learner(nn.Module):
         return F.cross_entropy(self.model(x), y)
 
     def metrics(self, x: Tensor, y: Tensor) -> dict[str, float]:
-        """None, since nothing is evaluated."""
+        """Return no metrics, since nothing is evaluated."""
         return {}
 
 
-def examples(task: Task, tuned: bool) -> list[tuple[Tensor, Tensor]]:
+def examples_by_participant(task: Task, tuned: bool) -> list[tuple[Tensor, Tensor]]:
     """Return the examples of each participant, as the loss takes them."""
     data = task.data()
     x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
@@ -58,8 +58,8 @@ def examples(task: Task, tuned: bool) -> list[tuple[Tensor, Tensor]]:
     return [(x[own].to(memory_format=layout), y[own]) for own in task.divide(data.train.y, seed=0)]
 
 
-def play(task: Task, rounds: int, tuned: bool) -> float:
-    """Seconds that the rounds take after one that warms up. Every process calls this, and trains its share."""
+def time_rounds(task: Task, rounds: int, tuned: bool) -> float:
+    """Return the seconds of the rounds after one to warm up; every process calls this and trains its share."""
     # Imported here because the import makes this process join the others.
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.aggregate.weighting import WeightByDatapoints
@@ -76,15 +76,15 @@ def play(task: Task, rounds: int, tuned: bool) -> float:
     np.random.seed(0)
     torch.manual_seed(0)
 
-    # The same objects every round: they remember their batches.
-    held = [Dataset(own) for own in examples(task, tuned)]
-    people = FederatedDataset(held.__getitem__, get_user_sampler("minimize_reuse", range(len(held))))
-    backend = SimulatedBackend(people, people, postprocessors=[WeightByDatapoints()])
+    # The same objects every round, since they cache their batches.
+    held = [Dataset(own) for own in examples_by_participant(task, tuned)]
+    participants = FederatedDataset(held.__getitem__, get_user_sampler("minimize_reuse", range(len(held))))
+    backend = SimulatedBackend(participants, participants, postprocessors=[WeightByDatapoints()])
     if task.optimizer == "adam":
         optimizer = partial(torch.optim.Adam, fused=tuned)
     else:
         optimizer = partial(torch.optim.SGD, momentum=task.momentum, fused=tuned)
-    learner = Learner(task)
+    learner = PflModule(task)
     model = PyTorchModel(learner, optimizer, torch.optim.SGD(learner.parameters(), lr=1.0))
     local = NNTrainHyperParams(
         local_batch_size=task.batch_size,
@@ -93,7 +93,7 @@ def play(task: Task, rounds: int, tuned: bool) -> float:
     )
     algorithm = FederatedAveraging()
 
-    def play_on(until: int) -> None:
+    def run_until(until: int) -> None:
         # pfl evaluates in round 0, the warm-up, and then every so many rounds.
         central = NNAlgorithmParams(
             central_num_iterations=until,
@@ -103,22 +103,22 @@ def play(task: Task, rounds: int, tuned: bool) -> float:
         )
         algorithm.run(central, backend, model, local, send_metrics_to_platform=False)
 
-    play_on(until=1)
+    run_until(1)
     start = time.perf_counter()
-    play_on(until=1 + rounds)
+    run_until(1 + rounds)
     return time.perf_counter() - start
 
 
-def start_processes(count: int) -> int:
-    """Run this very command in so many processes that know of each other, on CPUs; the exit code."""
+def relaunch_with_torchrun(count: int) -> int:
+    """Run this command in several distributed processes on CPUs, and return the exit code."""
     torchrun = ["torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "-m", "benchmarks.pfl_rounds"]
-    # pfl asks for the device with every batch, and would exchange updates between GPUs wherever it sees one.
+    # pfl queries the device with every batch, and would exchange updates between GPUs wherever it sees one.
     environment = os.environ | {"PFL_PYTORCH_DEVICE": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     return subprocess.run([sys.executable, "-m", *torchrun, *sys.argv[1:]], env=environment).returncode
 
 
 def main() -> None:
-    """Start the processes; in each of them, play."""
+    """Start the processes, and run the rounds in each of them."""
     parser = argparse.ArgumentParser(description="Seconds that pfl-research takes for rounds of a task.")
     parser.add_argument("task")
     parser.add_argument("--rounds", type=int, default=20)
@@ -130,11 +130,11 @@ def main() -> None:
         sys.exit(2)
     task: Task = registry.get(Kind.TASK, given.task).create()
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        sys.exit(start_processes(given.processes))
-    seconds = play(task, given.rounds, given.tuned)
+        sys.exit(relaunch_with_torchrun(given.processes))
+    seconds = time_rounds(task, given.rounds, given.tuned)
     if os.environ["RANK"] == "0":
         print(json.dumps({"rounds": given.rounds, "seconds": round(seconds, 3)}), flush=True)
-    # Together, or who is still talking aborts.
+    # All processes leave together, or those that still communicate abort.
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 

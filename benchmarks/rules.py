@@ -1,4 +1,4 @@
-"""Rules beside torch's own operations and ByzFL (Guerraoui et al., 2025), pre-aggregations beside it, on all cores."""
+"""Rules beside torch and ByzFL (Guerraoui et al., 2025), and pre-aggregations beside ByzFL, on all cores."""
 
 import os
 import time
@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.timing import Ratio, Side, race
-from fflbench import aggregate, kernels
+from benchmarks.timing import Ratio, Side, compare
+from fflbench import aggregate
+from fflbench.arrays import kernels
 from fflbench.federation import Columns, View, chain
 from fflbench.federation.rule import Geometry
 from fflbench.types import Matrix
 
 SIZES = ((50, 1_000_000), (10, 14_728_266))
-WANTED = {
+TARGETS = {
     ("median", 50): 8.0,
     ("trimmed-mean", 50): 10.0,
     ("multi-krum", 50): 4.0,
@@ -27,44 +28,44 @@ WANTED = {
 PREAGGREGATIONS = ("nnm", "bucketing", "clipping", "arc")
 
 
-def ratios(*, peers: bool) -> Iterator[Ratio]:
-    """Median, trimmed mean, Multi-Krum and pre-aggregations with a fifth of attackers."""
+def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
+    """Yield ratios of median, trimmed mean, Multi-Krum and pre-aggregations with a fifth of attackers."""
     torch.set_num_threads(os.cpu_count() or 1)
     for n, d in SIZES:
         f = n // 5
         updates = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
         tensor = torch.from_numpy(updates)
         for rule, parameters in (("median", {}), ("trimmed-mean", {"f": f}), ("multi-krum", {"f": f})):
-            others: dict[str, tuple[Side, float | None]] = {"torch": (_torch(rule, tensor, f), None)}
+            others: dict[str, tuple[Side, float | None]] = {"torch": (_rule_in_torch(rule, tensor, f), None)}
             if peers:
-                others["ByzFL"] = (_byzfl(rule, tensor, f), WANTED.get((rule, n)))
+                others["ByzFL"] = (_rule_in_byzfl(rule, tensor, f), TARGETS.get((rule, n)))
 
             ours = partial(aggregate, rule, updates, **parameters)
-            yield from race(f"{rule}, {n} x {d:,}", ours, others)
+            yield from compare(f"{rule}, {n} x {d:,}", ours, others)
         if peers:
-            # Overwritten by both sides, and filled again before each turn.
+            # Overwritten by both sides, and filled again before each run.
             rows = np.empty_like(updates)
             for name in PREAGGREGATIONS:
-                ours, theirs = _preaggregation(name, n), _byzfl_preaggregation(name, f)
-                sides = [_refilled(rows, updates, work) for work in (ours, theirs)]
-                yield from race(f"{name}, {n} x {d:,}", sides[0], {"ByzFL": (sides[1], None)})
+                ours, theirs = _our_preaggregation(name, n), _byzfl_preaggregation(name, f)
+                sides = [_timer_on_fresh_rows(rows, updates, work) for work in (ours, theirs)]
+                yield from compare(f"{name}, {n} x {d:,}", sides[0], {"ByzFL": (sides[1], None)})
 
 
-def _refilled(rows: Matrix, updates: Matrix, work: Callable[[Matrix], object]) -> Side:
-    def play() -> float:
+def _timer_on_fresh_rows(rows: Matrix, updates: Matrix, work: Callable[[Matrix], object]) -> Side:
+    def run_side() -> float:
         rows[:] = updates
         start = time.perf_counter()
         work(rows)
         return time.perf_counter() - start
 
-    return play
+    return run_side
 
 
-def _preaggregation(name: str, n: int) -> Callable[[Matrix], object]:
+def _our_preaggregation(name: str, n: int) -> Callable[[Matrix], object]:
     (step,) = chain.defense(f"{name} + fedavg").server.preaggregations
 
     def combine(rows: Matrix) -> Matrix:
-        view = View(0, rows[0], rows, np.ones(n), Columns.plain(rows.shape[1]), n)
+        view = View(0, rows[0], rows, np.ones(n), Columns.of_length(rows.shape[1]), n)
         coefficients = step.coefficients(view, Geometry(rows), np.random.default_rng(0))
         return kernels.combine(rows, coefficients)
 
@@ -83,8 +84,8 @@ def _byzfl_preaggregation(name: str, f: int) -> Callable[[Matrix], object]:
     return lambda rows: steps[name](torch.from_numpy(rows))
 
 
-def _torch(rule: str, tensor: torch.Tensor, f: int) -> Side:
-    """As one writes it with torch's operations."""
+def _rule_in_torch(rule: str, tensor: torch.Tensor, f: int) -> Side:
+    """Return a rule in torch's own operations."""
     n = len(tensor)
 
     def multi_krum() -> object:
@@ -100,7 +101,7 @@ def _torch(rule: str, tensor: torch.Tensor, f: int) -> Side:
     return rules[rule]
 
 
-def _byzfl(rule: str, tensor: torch.Tensor, f: int) -> Side:
+def _rule_in_byzfl(rule: str, tensor: torch.Tensor, f: int) -> Side:
     import byzfl
 
     rules: dict[str, Any] = {

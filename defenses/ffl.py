@@ -1,6 +1,6 @@
 """FFL. Jebreel et al., Enhanced security and privacy via fragmented federated learning, IEEE TNNLS 2022."""
 
-from fflbench.registration import chain
+from fflbench.plugin import chain
 
 chain(
     "ffl",

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fflbench.aggregation import aggregate
-    from fflbench.execution.run import run
+    from fflbench.execution.run_suite import run
     from fflbench.records import load
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "aggregate", "load", "run"]
 
-_MODULES = {"aggregate": "fflbench.aggregation", "load": "fflbench.records", "run": "fflbench.execution.run"}
+_MODULES = {"aggregate": "fflbench.aggregation", "load": "fflbench.records", "run": "fflbench.execution.run_suite"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,16 @@
-"""Entry point of `python -m fflbench`."""
+"""Entry point of `fflbench` and `python -m fflbench`."""
 
-from fflbench.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is being imported prints no traceback."""
+    try:
+        from fflbench import cli
+    except KeyboardInterrupt:
+        sys.exit(130)
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

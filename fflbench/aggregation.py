@@ -37,11 +37,13 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
     parts = chain.parse(name)
     if parts.transport.name != chain.PLAIN:
         raise ParameterError(f"{defense} needs more than a matrix of updates: it is a protocol; use it in a suite")
-    created = chain.create(parts.check(_nested(parameters)))
-    matrix = _matrix(updates)
+    created = chain.create(parts.check(_nest_parameters_by_part(parameters)))
+    if created.rule.needs_root_update:
+        raise ParameterError(f"{defense} trains on the server's own examples: use it in a suite")
+    matrix = _check_updates(updates)
     n, d = matrix.shape
-    sizes: npt.NDArray[Any] = np.ones(n) if weights is None else _sizes(weights, n)
-    columns = Columns.plain(d)
+    sizes: npt.NDArray[Any] = np.ones(n) if weights is None else _check_weights(weights, n)
+    columns = Columns.of_length(d)
     created.begin(Setting(participants=n, per_round=n, sizes=sizes, columns=columns), seed=0)
     view = View(
         round=0,
@@ -69,7 +71,7 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
     return torch.from_numpy(result).to(updates.device, updates.dtype if updates.is_floating_point() else torch.float32)
 
 
-def _nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _nest_parameters_by_part(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters with those such as "clipping.bound" in a table of their part, as in a suite."""
     nested: dict[str, Any] = {}
     for name, value in parameters.items():
@@ -80,8 +82,8 @@ def _nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _matrix(updates: Any) -> Matrix:
-    matrix = _numbers(updates, "updates must be a matrix of real numbers")
+def _check_updates(updates: Any) -> Matrix:
+    matrix = _to_real_numbers(updates, "updates must be a matrix of real numbers")
     if matrix.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             matrix = matrix.astype(np.float32)
@@ -97,9 +99,9 @@ def _matrix(updates: Any) -> Matrix:
     return matrix
 
 
-def _sizes(weights: Any, n: int) -> npt.NDArray[Any]:
+def _check_weights(weights: Any, n: int) -> npt.NDArray[Any]:
     wanted = f"weights must be {n} numbers from 0, one for each row, and not all zero"
-    sizes = _numbers(weights, wanted)
+    sizes = _to_real_numbers(weights, wanted)
     with np.errstate(over="ignore"):
         total = sizes.sum(dtype=np.float64)
     if sizes.shape != (n,) or not (sizes >= 0).all() or not 0 < total < np.inf:
@@ -107,7 +109,7 @@ def _sizes(weights: Any, n: int) -> npt.NDArray[Any]:
     return sizes
 
 
-def _numbers(value: Any, wanted: str) -> npt.NDArray[Any]:
+def _to_real_numbers(value: Any, wanted: str) -> npt.NDArray[Any]:
     try:
         return real_numbers(value)
     except ValueError as error:

@@ -37,12 +37,12 @@ class DataError(FflbenchError):
     """Data set that is absent, damaged or too small for the request."""
 
 
-def spelled_out(text: str) -> str:
-    """Return a text that any file can hold; bytes of file names that are no text are escaped."""
+def escape_undecodable(text: str) -> str:
+    """Return a text that UTF-8 can encode; bytes of file names that are not text are escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def in_a_line(error: BaseException) -> str:
+def error_in_one_line(error: BaseException) -> str:
     """Return an exception in one line: its type and its text."""
     try:
         text = " ".join(str(error).split())
@@ -53,17 +53,17 @@ def in_a_line(error: BaseException) -> str:
 
 
 @contextmanager
-def plugin_code(owner: object) -> Iterator[None]:
+def name_plugin_in_errors(owner: object) -> Iterator[None]:
     """Turn any exception of a plugin's code, `sys.exit()` included, into an error that names the plugin."""
     try:
         yield
     except FflbenchError:
         raise
     except (Exception, SystemExit) as error:
-        raise ParameterError(f"{owner}: {in_a_line(error)}") from error
+        raise ParameterError(f"{owner}: {error_in_one_line(error)}") from error
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean_hint(name: str, known: Iterable[str]) -> str:
     """Return the end of an error message about `name`: the nearest known name, or nothing."""
     nearest = get_close_matches(name, list(known), n=1)
     return f'; did you mean "{nearest[0]}"?' if nearest else ""

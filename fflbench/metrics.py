@@ -5,14 +5,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 LARGEST = 1e100
-"""Largest figure in a record: beyond the square of any float32, while its own square is still finite."""
-STILL = 1e-6
-"""Drift of figures that were the same on all processors."""
+"""Largest value in a record: beyond the square of any float32, while its own square is still finite."""
+NO_DRIFT = 1e-6
+"""Drift of values that were the same on all processors."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Declaration of one figure of a finished cell."""
+    """Declaration of one metric of a finished cell."""
 
     name: str
     """Key in a record's metrics."""
@@ -21,28 +21,28 @@ class Metric:
     meaning: str
     """One sentence for readers who do not know it."""
     higher_is_better: bool | None = None
-    """Whether higher figures are better for the defense; None where neither is."""
+    """Whether higher values are better for the defense; None where neither is."""
     _: KW_ONLY
     unit: str = ""
-    """Unit of the displayed figures, as in "%", "dB" or "s"."""
+    """Unit of the displayed values, as in "%", "dB" or "s"."""
     factor: float = 1.0
-    """Factor that converts a figure to that unit."""
+    """Factor that converts a value to that unit."""
     digits: int = 2
     """Digits behind the decimal point."""
     powers_from: float = 1e12
-    """Figure from which on powers of ten are shown."""
+    """Value from which on powers of ten are shown."""
     low: float = -LARGEST
     high: float = LARGEST
-    """Least and greatest possible figure; intervals stay within them."""
+    """Least and greatest possible value; intervals stay within them."""
     kind: Literal["number", "flag", "list"] = "number"
     optional: bool = False
-    """Whether a finished cell may have no figure of it (None)."""
+    """Whether a finished cell may have no value of it (None)."""
     headline: bool = False
     """Whether it has a table of its own, defenses by attacks or observations; the first one stands for its cell."""
     shown: bool = True
     """Whether tables of all metrics have a column for it."""
     floor: str = ""
-    """Name of the metric for the figure by chance alone."""
+    """Name of the metric with the value expected by chance."""
     trials: str = ""
     """Fact that counts the trials behind a share: seeds are then pooled, with the exact binomial interval."""
     seeded: bool = True
@@ -57,8 +57,8 @@ class Metric:
         """Whether it lies between 0 and 1."""
         return (self.low, self.high) == (0.0, 1.0)
 
-    def reach(self, value: float) -> float:
-        """Return how far a figure of this value may differ between processors; 0 where that is not known."""
+    def tolerance(self, value: float) -> float:
+        """Return how far a value may differ between processors; 0 where that is not known."""
         return self.drift(value) if callable(self.drift) else self.drift or 0.0
 
     def problem(self, value: Any) -> str:
@@ -89,15 +89,15 @@ def share(name: str, title: str, meaning: str, higher_is_better: bool | None = N
 
 
 def with_floor(metric: Metric) -> tuple[Metric, Metric]:
-    """Return a metric, and the metric of its figure by chance alone."""
+    """Return a metric, and the metric of its value expected by chance."""
     floor = replace(
         metric,
         name=f"floor_{metric.name}",
         title=f"{metric.title} by chance",
-        meaning="What chance alone gives.",
+        meaning="Value expected by chance.",
         higher_is_better=None,
         headline=False,
         shown=False,
-        drift=STILL,
+        drift=NO_DRIFT,
     )
     return replace(metric, floor=floor.name), floor

@@ -21,7 +21,7 @@ class Advance(Protocol):
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def no_progress() -> Iterator[None]:
     """Suppress bars and lines inside this context."""
     token = _shown.set(True)
     try:
@@ -31,7 +31,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
+def progress_bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
     """Show a progress bar and yield the function that advances it; inside another bar, show nothing."""
     if _shown.get() or not sys.stderr.isatty():
         if not _shown.get():
@@ -51,14 +51,14 @@ def bar(what: str, total: int | None, *, unit_bytes: bool = False, done: int = 0
     )
     with progress.Progress(*columns, console=console(sys.stderr), transient=True) as display:
         task = display.add_task(what, total=total, completed=done)
-        with quiet():
+        with no_progress():
             yield lambda amount: display.advance(task, amount)
 
 
-def track(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+def track_progress(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
     """Yield the items, with a bar that counts them."""
     length = len(items) if total is None and isinstance(items, Sized) else total
-    with bar(what, length) as advance:
+    with progress_bar(what, length) as advance:
         for item in items:
             yield item
             advance(1)

@@ -16,12 +16,12 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from annotated_types import Ge
 
-from fflbench import parameters, registry
+from fflbench import plugin_parameters, registry
+from fflbench.attacker_tolerance import is_tolerated
 from fflbench.errors import FflbenchError
-from fflbench.parameters import Parameter
+from fflbench.plugin_parameters import Parameter
 from fflbench.registry import Entry, Kind
 from fflbench.source_digest import source_digest
-from fflbench.tolerance import bears
 
 FILLED_IN = ("weights", "participants", "columns", "model", "scale", "root_update", "norms", "distances", "rng")
 """Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""
@@ -82,12 +82,12 @@ def rule(
         tolerates=tolerates,
         defined=defined,
         linear=linear,
-        participants=participants or _asks_for("participants", target),
-        root_update=root_update or _asks_for("root_update", target),
+        participants=participants or _has_argument("participants", target),
+        root_update=root_update or _has_argument("root_update", target),
     )
 
 
-def _asks_for(argument: str, target: Any) -> bool:
+def _has_argument(argument: str, target: Any) -> bool:
     return inspect.isfunction(target) and argument in inspect.signature(target).parameters
 
 
@@ -136,7 +136,7 @@ def observation(
 
 def chain(name: str, parts: str, *, title: str, summary: str = "", citation: str = "", version: int = 1) -> None:
     """Register a defense under a name of its own: `chain("ffl", "fragment-exchange + reputation", title="FFL")`."""
-    _check_words(Kind.DEFENSE, name, version, parts=parts, title=title, summary=summary, citation=citation)
+    _check_texts(Kind.DEFENSE, name, version, parts=parts, title=title, summary=summary, citation=citation)
     module = sys.modules[sys._getframe(1).f_globals["__name__"]]
     registry.add(
         Entry(
@@ -184,7 +184,7 @@ def engine(name: str, *, title: str, citation: str = "", version: int = 1) -> Ca
 
 
 def executor(name: str, *, title: str, citation: str = "", version: int = 1) -> Callable[[T], T]:
-    """Register an executor: a function that returns an `Executor`, which runs cells."""
+    """Register an executor: a function of jobs and settings that yields events (see `execution.jobs_and_events`)."""
     return lambda target: _register(Kind.EXECUTOR, target, name, title=title, citation=citation, version=version)
 
 
@@ -226,7 +226,7 @@ def _register(
     defined: str = "",
     **declared: bool,
 ) -> Any:
-    _check_words(kind, name, version, title=title, citation=citation, tolerates=tolerates, defined=defined)
+    _check_texts(kind, name, version, title=title, citation=citation, tolerates=tolerates, defined=defined)
     for piece in knows:
         if piece not in KNOWLEDGE:
             raise ValueError(f'{kind} "{name}" declares unknown knowledge "{piece}" (known: {", ".join(KNOWLEDGE)})')
@@ -239,12 +239,12 @@ def _register(
     elif inspect.isfunction(target) and kind in FACTORIES:
         known_parameters = ()
     elif inspect.isfunction(target) and kind in FUNCTIONS:
-        read = parameters.of_function(target, FILLED_IN)
+        read = plugin_parameters.parameters_of_function(target, FILLED_IN)
         known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
         if any(each.name == "f" for each in known_parameters):
-            bears(tolerates, 0, 1), bears(defined or tolerates, 0, 1)
+            is_tolerated(tolerates, 0, 1), is_tolerated(defined or tolerates, 0, 1)
     else:
-        raise TypeError(f'{kind} "{name}" must be {_form(kind)}')
+        raise TypeError(f'{kind} "{name}" must be {_required_form(kind)}')
     registry.add(
         Entry(
             kind=kind,
@@ -282,10 +282,10 @@ def _class_parameters(
         attributes = {"needs_participants": participants, "needs_root_update": declared["root_update"]}
     for attribute, value in attributes.items():
         setattr(target, attribute, value)
-    return parameters.of_dataclass(target)
+    return plugin_parameters.parameters_of_dataclass(target)
 
 
-def _form(kind: Kind) -> str:
+def _required_form(kind: Kind) -> str:
     return "a function" if kind in FACTORIES else "a class or a function" if kind in FUNCTIONS else "a class"
 
 
@@ -298,7 +298,7 @@ FUNCTIONS = (Kind.RULE, Kind.PREAGGREGATION)
 """Kinds that a function may implement."""
 
 FACTORIES = (Kind.ENGINE, Kind.EXECUTOR)
-"""Kinds that are functions without parameters of a suite, which return the plugin."""
+"""Kinds that are functions whose arguments no suite sets."""
 
 
 BASES = {
@@ -307,7 +307,7 @@ BASES = {
     Kind.TRANSPORT: ("fflbench.federation.transport", "Transport"),
     Kind.OBSERVATION: ("fflbench.privacy.observation", "Observation"),
     Kind.TASK: ("fflbench.tasks.task", "Task"),
-    Kind.MEASURE: ("fflbench.measures", "Measure"),
+    Kind.MEASURE: ("fflbench.measures.measure", "Measure"),
 }
 """Class that a registered class must inherit from; privacy attacks have one for each measure that runs them."""
 
@@ -316,10 +316,10 @@ def _check_base(kind: Kind, name: str, target: type[Any]) -> None:
     module, base = BASES.get(kind, ("builtins", "object"))
     # No class can inherit from one whose module is not imported.
     if not issubclass(target, getattr(sys.modules.get(module), base, ())):
-        raise TypeError(f'{kind} "{name}" must be a subclass of {module}.{base}')
+        raise TypeError(f'{kind} "{name}" must be a subclass of fflbench.plugin.{base}')
 
 
-def _check_words(kind: Kind, name: object, version: object, **words: object) -> None:
+def _check_texts(kind: Kind, name: object, version: object, **words: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"the name of a {kind} must be a text, not {name!r}")
     for what, word in words.items():

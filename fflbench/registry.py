@@ -20,16 +20,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fflbench import parameters
+from fflbench import plugin_parameters
 from fflbench.errors import (
     DuplicateNameError,
     NotRegisteredError,
     ParameterError,
-    did_you_mean,
-    in_a_line,
-    plugin_code,
+    did_you_mean_hint,
+    error_in_one_line,
+    name_plugin_in_errors,
 )
-from fflbench.parameters import Parameter
+from fflbench.plugin_parameters import Parameter
 
 ENTRY_POINTS = "fflbench.plugins"
 
@@ -104,14 +104,14 @@ class Entry:
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters, defaults filled in, or raise a `ParameterError`."""
-        return parameters.check(str(self), self.parameters, given)
+        return plugin_parameters.check_parameters(str(self), self.parameters, given)
 
     def create(self, /, **given: Any) -> Any:
         """Return the plugin with its parameters set: an object of its class, or one that calls its function."""
         checked = self.check(given)
         if not inspect.isclass(self.target):
             return _wrappers[self.kind](self, checked)
-        with plugin_code(self):
+        with name_plugin_in_errors(self):
             try:
                 return self.target(**checked)
             except ValueError as error:
@@ -136,7 +136,7 @@ _wrappers: dict[Kind, Callable[[Entry, Mapping[str, Any]], Any]] = {}
 # Lookup
 
 
-def wrap_functions(kind: Kind, wrapper: Callable[[Entry, Mapping[str, Any]], Any]) -> None:
+def set_function_wrapper(kind: Kind, wrapper: Callable[[Entry, Mapping[str, Any]], Any]) -> None:
     """Set the function that `Entry.create` calls for registered functions, with the entry and its parameters."""
     _wrappers[kind] = wrapper
 
@@ -185,7 +185,7 @@ def get(kind: Kind, name: str) -> Entry:
         return entry
     names = [entry.name for entry in entries(kind)]
     raise NotRegisteredError(
-        f'{kind} "{name}" is not registered{did_you_mean(name, names)} '
+        f'{kind} "{name}" is not registered{did_you_mean_hint(name, names)} '
         f"(fflbench list {kind.plural}; a file of your own: --plugin)"
     )
 
@@ -194,19 +194,19 @@ def get(kind: Kind, name: str) -> Entry:
 def load_installed() -> tuple[Failure, ...]:
     """Import the plugins of all installed packages, once; a broken one does not stop the rest."""
     modules = sorted({point.module for point in importlib.metadata.entry_points(group=ENTRY_POINTS)})
-    return tuple(failure for module in modules for failure in _load(module))
+    return tuple(failure for module in modules for failure in _import_plugin(module))
 
 
 def load_named(plugins: Iterable[str]) -> tuple[Failure, ...]:
     """Import plugins named by the user: paths of Python files, or dotted modules."""
     load_installed()
-    return tuple(failure for plugin in plugins for failure in _load(plugin))
+    return tuple(failure for plugin in plugins for failure in _import_plugin(plugin))
 
 
-def _load(plugin: str) -> Iterator[Failure]:
+def _import_plugin(plugin: str) -> Iterator[Failure]:
     name = plugin
     try:
-        name = _name_of_file(plugin) if plugin.endswith(".py") else plugin
+        name = _module_name_of_file(plugin) if plugin.endswith(".py") else plugin
         module = _import_file(name, Path(plugin)) if name != plugin else importlib.import_module(name)
     except DuplicateNameError:
         raise
@@ -219,20 +219,20 @@ def _load(plugin: str) -> Iterator[Failure]:
         hint = ""
         if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or "."):
             hint = f" (a file is named by its path: --plugin ./{plugin}.py)"
-        yield Failure(plugin, f"{in_a_line(error)}{hint}")
+        yield Failure(plugin, f"{error_in_one_line(error)}{hint}")
         return
     try:
         inner = [each.name for each in pkgutil.iter_modules(getattr(module, "__path__", ()))]
     except Exception as error:
         # A module may define __path__ as anything.
-        yield Failure(plugin, in_a_line(error))
+        yield Failure(plugin, error_in_one_line(error))
         return
     for each in inner:
         if not each.startswith("_"):
-            yield from _load(f"{name}.{each}")
+            yield from _import_plugin(f"{name}.{each}")
 
 
-def _name_of_file(file: str) -> str:
+def _module_name_of_file(file: str) -> str:
     return f"fflbench_plugin_{re.sub(r'[^0-9a-zA-Z]', '_', str(Path(file).resolve()))}"
 
 

@@ -23,34 +23,38 @@ def source_digest(module: ModuleType) -> str:
         return ""
     root = file.resolve().parent
     if not (root / "__init__.py").is_file():
-        return _of_files(root, sorted(_imported(file.resolve())))
+        return _digest_current_files(root, sorted(_files_imported_by(file.resolve())))
     while (root.parent / "__init__.py").is_file():
         root = root.parent
-    return _of_files(root, sorted(_modules(root)))
+    return _digest_current_files(root, sorted(_python_files_of_package(root)))
 
 
-def _modules(package: Path) -> Iterator[Path]:
+def _python_files_of_package(package: Path) -> Iterator[Path]:
     for folder, inner, files in os.walk(package):
         # Hidden folders and virtual environments inside it hold other code.
         inner[:] = [name for name in inner if name[0] != "." and not (Path(folder) / name / "pyvenv.cfg").exists()]
         yield from (Path(folder) / name for name in files if name.endswith(".py"))
 
 
-def _imported(file: Path) -> set[Path]:
+def _files_imported_by(file: Path) -> set[Path]:
     """Return a file and all modules in its folder that it imports, directly or through one another."""
     imported: set[Path] = set()
     waiting = {file}
     while waiting:
         each = waiting.pop()
         imported.add(each)
-        for name in _imports(each):
+        for name in _imported_module_names(each):
             beside = file.parent / name
-            more = _modules(beside) if (beside / "__init__.py").is_file() else iter([beside.with_suffix(".py")])
+            more = (
+                _python_files_of_package(beside)
+                if (beside / "__init__.py").is_file()
+                else iter([beside.with_suffix(".py")])
+            )
             waiting |= {module for module in more if module.is_file()} - imported
     return imported
 
 
-def _imports(file: Path) -> set[str]:
+def _imported_module_names(file: Path) -> set[str]:
     """Return the names of the modules, without their submodules, that a file imports."""
     try:
         tree = ast.parse(file.read_bytes())
@@ -61,23 +65,23 @@ def _imports(file: Path) -> set[str]:
     return {name.partition(".")[0] for name in names} - {""}
 
 
-def _of_files(root: Path, files: list[Path]) -> str:
+def _digest_current_files(root: Path, files: list[Path]) -> str:
     # Cached for all plugins of a package until a file changes and its module is reloaded.
     seen = [(file.relative_to(root).as_posix(), file, file.stat().st_mtime_ns) for file in files if file.is_file()]
     # The name of a single file does not count.
-    return _digest(tuple(seen if len(seen) > 1 else [("", *each[1:]) for each in seen]))
+    return _digest_files(tuple(seen if len(seen) > 1 else [("", *each[1:]) for each in seen]))
 
 
 @functools.cache
-def _digest(files: tuple[tuple[str, Path, int], ...]) -> str:
+def _digest_files(files: tuple[tuple[str, Path, int], ...]) -> str:
     digest = hashlib.sha256()
     for name, file, _ in files:
-        for part in (name.encode(), _without_layout(file.read_bytes())):
+        for part in (name.encode(), _normalize_layout(file.read_bytes())):
             digest.update(len(part).to_bytes(8) + part)
     return digest.hexdigest()[:16]
 
 
-def _without_layout(source: bytes) -> bytes:
+def _normalize_layout(source: bytes) -> bytes:
     """Return source regenerated from its syntax tree, or unchanged if it is not Python."""
     try:
         return ast.unparse(ast.parse(source)).encode("utf-8", "surrogatepass")

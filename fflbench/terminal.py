@@ -1,7 +1,7 @@
 """Terminal output in which text of records, suites, plugins and exceptions has no control characters.
 
-`guarded()` is the one place where standard output and standard error are made safe. Colours and bars are control
-sequences: they come from `console()`, which makes the text between them safe and skips the guard.
+`safe_output()` is the one place where standard output and standard error are made safe. Colours and bars are control
+sequences: they come from `console()`, which makes the text between them safe and writes to the raw stream.
 """
 
 import sys
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BIDIRECTIONAL = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Characters that show text in another order than it has (Boucher and Anderson, Trojan source, USENIX 2023)."""
+"""Characters that change the order in which text is shown (Boucher and Anderson, Trojan source, USENIX 2023)."""
 
 PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"} | {0x7F: "\u2421"}
 ESCAPES = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
@@ -21,20 +21,20 @@ ESCAPES |= {code: f"\\u{code:04x}" for code in (*BIDIRECTIONAL, 0x2028, 0x2029, 
 VISIBLE = PICTURES | ESCAPES
 
 
-def visible(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """Return a text with every control character but tab and newline replaced by a symbol or escape sequence."""
     return text if text.isascii() and text.isprintable() else text.translate(VISIBLE)
 
 
-class Guarded:
+class SafeStream:
     """Text stream that replaces control characters."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.unguarded = stream
+        self.raw = stream
 
     def write(self, text: str) -> int:
         """Write the text and return its length."""
-        self.unguarded.write(visible(text))
+        self.raw.write(replace_control_characters(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -43,26 +43,26 @@ class Guarded:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        # Bytes would bypass the guard.
+        # Bytes would bypass the replacement.
         if name == "buffer":
             raise AttributeError(name)
-        return getattr(self.unguarded, name)
+        return getattr(self.raw, name)
 
 
-def unguarded(stream: TextIO) -> TextIO:
-    """Return the stream behind a guarded one."""
-    plain: TextIO = getattr(stream, "unguarded", stream)
+def raw_stream(stream: TextIO) -> TextIO:
+    """Return the stream behind a safe one."""
+    plain: TextIO = getattr(stream, "raw", stream)
     return plain
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """Guard standard output and standard error; characters that their encoding lacks are escaped too."""
+def safe_output() -> Iterator[None]:
+    """Make standard output and standard error safe; characters that their encoding lacks are escaped too."""
     before = sys.stdout, sys.stderr
     for stream in before:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    sys.stdout, sys.stderr = (cast(TextIO, Guarded(unguarded(stream))) for stream in before)
+    sys.stdout, sys.stderr = (cast(TextIO, SafeStream(raw_stream(stream))) for stream in before)
     try:
         yield
     finally:
@@ -77,6 +77,6 @@ def console(file: TextIO | None = None, **options: Any) -> "Console":
     class VisibleConsole(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
-                yield segment if segment.control else Segment(visible(segment.text), segment.style)
+                yield segment if segment.control else Segment(replace_control_characters(segment.text), segment.style)
 
-    return VisibleConsole(file=unguarded(file or sys.stdout), **options)
+    return VisibleConsole(file=raw_stream(file or sys.stdout), **options)

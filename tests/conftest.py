@@ -8,8 +8,8 @@ import torch
 from hypothesis import settings
 
 from fflbench import registry
-from fflbench.data.prepared import is_here
-from fflbench.data.sets import SETS
+from fflbench.data.cache import is_available
+from fflbench.data.datasets import DATASETS
 
 # A busy machine is no reason to fail.
 settings.register_profile("fflbench", deadline=None)
@@ -52,8 +52,8 @@ def real(real_data):
     """Skips unless a real data set is here, whole."""
 
     def need(name):
-        if name in SETS and not is_here(SETS[name]):
-            pytest.skip(f"needs the real {SETS[name].title} under FFLBENCH_DATA")
+        if name in DATASETS and not is_available(DATASETS[name]):
+            pytest.skip(f"needs the real {DATASETS[name].title} under FFLBENCH_DATA")
 
     return need
 

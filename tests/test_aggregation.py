@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fflbench import aggregate, kernels, registry
+from fflbench import aggregate, registry
+from fflbench.arrays import kernels
 from fflbench.errors import NotRegisteredError, ParameterError
 from fflbench.federation import Transport
 from fflbench.registration import rule, transport
@@ -54,9 +55,7 @@ def test_weights_that_make_no_sense_are_refused(weights):
 def test_a_bad_name_or_parameter_gets_the_right_one():
     with pytest.raises(NotRegisteredError, match='did you mean "multi-krum"'):
         aggregate("multikrum", UPDATES)
-    with pytest.raises(
-        ParameterError, match=r'"multi-krum" has no parameter "k".*f \(int \| "20%" \| "bound", default "20%"\)'
-    ):
+    with pytest.raises(ParameterError, match=r'"multi-krum" has no parameter "k".*f \(int \| str, default "20%"\)'):
         aggregate("multi-krum", UPDATES, k=3)
 
 
@@ -69,7 +68,7 @@ def test_an_f_that_the_rule_cannot_bear_is_refused(rule, f, condition):
         aggregate(rule, UPDATES, f=f)
 
 
-@pytest.mark.parametrize("f", [-1, 1.0, "10%", True])
+@pytest.mark.parametrize("f", [-1, 1.0, "10", "most", True])
 def test_an_f_that_is_no_count_is_refused(f):
     with pytest.raises(ParameterError, match="f = "):
         aggregate("trimmed-mean", UPDATES, f=f)

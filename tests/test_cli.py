@@ -54,7 +54,7 @@ def test_version(capsys):
 def test_tasks_are_listed_with_counted_parameters(capsys, own_folders):
     code, out, _ = fflbench(capsys, "list", "tasks")
     assert code == 0
-    for cell in ("2,410", "3,358", "4,929", "21,840", "14,728,266", "20 / 10 / 100", ">50K to <=50K", "cat to dog"):
+    for cell in ("2,410", "3,358", "4,929", "21,840", "14,728,266", "20 / 10 / 100", "label-flipping: source = 7"):
         assert cell in out
     assert "once its data is prepared" in out
 
@@ -190,10 +190,10 @@ def test_data_status_names_what_is_missing_and_what_is_damaged(capsys, own_folde
 
 
 def test_without_a_network_one_sentence_says_which_file_to_put_where(capsys, own_folders, monkeypatch):
-    from fflbench.data import mnist, sets
+    from fflbench.data import datasets, mnist
     from tests.data.conftest import at
 
-    monkeypatch.setitem(sets.SETS, "mnist", at(mnist.MNIST, "http://127.0.0.1:1"))
+    monkeypatch.setitem(datasets.DATASETS, "mnist", at(mnist.MNIST, "http://127.0.0.1:1"))
     code, _, err = fflbench(capsys, "data", "fetch", "mnist")
     assert code == 2
     sentence = err.splitlines()[-1]
@@ -223,7 +223,7 @@ def test_attacks_and_defenses_are_listed_with_all_that_is_known(capsys):
         "gaussian-noise",
         "Li et al., RSA",
         "own data",
-        "sigma (float | none, default none): standard deviation",
+        "sigma (float, default 0.5): standard deviation",
     ):
         assert cell in " ".join(out.split())
     _, out, _ = fflbench(capsys, "list", "defenses")
@@ -288,4 +288,4 @@ class BadModel(Task):
         assert code == 1
         assert "digits-mlp" in out
         assert 'learning_rate = "fast" should be a valid number' in err
-        assert 'task "bad-model": ZeroDivisionError' in err
+        assert 'task "bad-model": ParameterError: the model of BadModel cannot be counted: ZeroDivisionError' in err

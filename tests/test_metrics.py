@@ -40,9 +40,9 @@ def test_a_figure_that_does_not_fit_is_told_why(metric, value, problem):
 
 
 def test_drift_is_a_number_or_a_function_of_the_figure():
-    assert ACCURACY.reach(0.5) == 0.0
-    assert share("a", "a", "a", drift=0.01).reach(0.5) == 0.01
-    assert share("a", "a", "a", drift=lambda value: value / 10).reach(0.5) == 0.05
+    assert ACCURACY.tolerance(0.5) == 0.0
+    assert share("a", "a", "a", drift=0.01).tolerance(0.5) == 0.01
+    assert share("a", "a", "a", drift=lambda value: value / 10).tolerance(0.5) == 0.05
 
 
 def test_a_share_is_seen_as_a_percentage():

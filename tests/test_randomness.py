@@ -1,6 +1,6 @@
 import numpy as np
 
-from fflbench.randomness import fixed_split, stream
+from fflbench.randomness import stream
 
 
 def test_streams_differ_by_seed_and_by_every_part_of_their_purpose():
@@ -20,9 +20,3 @@ def test_streams_differ_by_seed_and_by_every_part_of_their_purpose():
 
 def test_a_numpy_integer_names_the_same_stream_as_pythons():
     assert stream(0, "batches", np.int64(3)).integers(2**63) == stream(0, "batches", 3).integers(2**63)
-
-
-def test_the_fixed_split_follows_the_permutation_that_numpy_promises():
-    train, test = fixed_split(10)
-    assert train.tolist() == [2, 8, 4, 9, 1, 6, 7, 3]
-    assert test.tolist() == [0, 5]

@@ -86,21 +86,21 @@ def test_an_unknown_name_gets_the_nearest_one(plugin):
         (PLUGIN.replace("version=3", "version=True"), 'rule "half-mean": its version must be a whole number from 1'),
         (
             PLUGIN.replace("Shout(Attack)", "Shout"),
-            'attack "shout" must be a subclass of fflbench.federation.attack.Attack',
+            'attack "shout" must be a subclass of fflbench.plugin.Attack',
         ),
         (PLUGIN.replace("Shout(Attack)", "Shout(dict)"), 'attack "shout" must be a subclass'),
         (PLUGIN.replace('knows=["own data", "defense"]', "knows=None"), "TypeError"),
         (
-            'from fflbench.registry import rule\n@rule("idle", title="Idle")\nclass Idle:\n    pass',
-            'rule "idle" must be a subclass of fflbench.federation.rule.Rule',
+            'from fflbench.plugin import rule\n@rule("idle", title="Idle")\nclass Idle:\n    pass',
+            'rule "idle" must be a subclass of fflbench.plugin.Rule',
         ),
         (
-            'from fflbench.registry import task\n@task("idle", title="Idle")\nclass Idle:\n    pass',
-            'task "idle" must be a subclass of fflbench.tasks.task.Task',
+            'from fflbench.plugin import task\n@task("idle", title="Idle")\nclass Idle:\n    pass',
+            'task "idle" must be a subclass of fflbench.plugin.Task',
         ),
         (
-            'from fflbench.registry import measure\n@measure("idle", title="Idle")\nclass Idle:\n    pass',
-            'measure "idle" must be a subclass of fflbench.measures.Measure',
+            'from fflbench.plugin import measure\n@measure("idle", title="Idle")\nclass Idle:\n    pass',
+            'measure "idle" must be a subclass of fflbench.plugin.Measure',
         ),
         ("import sys\nsys.exit()", "SystemExit"),
         ("raise KeyError", "KeyError"),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fflbench.execution.status import FILE, Failed, Running, RunStatus
-from fflbench.records.store import write_whole
+from fflbench.execution.run_status import FILE, FailedCell, RunningCell, RunStatus
+from fflbench.records.store import write_atomically
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e\r\x7f\b"
 FORBIDDEN = [*map(chr, [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)])]
@@ -133,10 +133,10 @@ def test_a_status_file_is_shown_and_not_obeyed(command):
         state="running",
         cells=3,
         before=0,
-        running=[Running(cell=EVIL, name=EVIL, where=EVIL, rounds=3)],
-        failed=[Failed(cell=EVIL, name=EVIL, reason=EVIL, command=EVIL)],
+        running=[RunningCell(cell=EVIL, name=EVIL, where=EVIL, rounds=3)],
+        failed=[FailedCell(cell=EVIL, name=EVIL, reason=EVIL, command=EVIL)],
     )
-    write_whole(command.folder / "results" / FILE, now.model_dump_json().encode())
+    write_atomically(command.folder / "results" / FILE, now.model_dump_json().encode())
     out, _ = command("status", "results", code=0)
     assert "␛]0;owned␇" in out
     out, _ = command("status", "results", "--json", code=0)
@@ -180,22 +180,22 @@ def test_colours_and_bars_of_ours_still_reach_a_terminal(tmp_path):
 
 @given(st.text())
 def test_nothing_is_left_to_obey_and_plain_text_stays(text):
-    from fflbench.terminal import visible
+    from fflbench.terminal import replace_control_characters
 
-    assert not set(visible(text)) & set(FORBIDDEN)
-    visible(text).encode()
+    assert not set(replace_control_characters(text)) & set(FORBIDDEN)
+    replace_control_characters(text).encode()
     plain = "".join(character for character in text if character.isprintable() or character in "\n\t")
-    assert visible(plain) == plain
+    assert replace_control_characters(plain) == plain
 
 
-def test_a_guarded_stream_is_otherwise_the_stream():
-    from fflbench.terminal import Guarded
+def test_a_safe_stream_is_otherwise_the_stream():
+    from fflbench.terminal import SafeStream
 
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    guarded = Guarded(stream)
-    assert guarded.write("a\x1b") == 2
-    guarded.writelines(["b\n", "\x1b"])
-    guarded.flush()
+    safe = SafeStream(stream)
+    assert safe.write("a\x1b") == 2
+    safe.writelines(["b\n", "\x1b"])
+    safe.flush()
     assert stream.buffer.getvalue().decode() == "a␛b\n␛"
-    assert guarded.encoding == "utf-8"
-    assert not guarded.isatty()
+    assert safe.encoding == "utf-8"
+    assert not safe.isatty()

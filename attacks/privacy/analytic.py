@@ -2,9 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from fflbench.errors import ParameterError
-from fflbench.privacy import Guess, Observed, PrivacyAttack
-from fflbench.registration import privacy_attack
+from fflbench.plugin import (
+    ObservedGradients,
+    ParameterError,
+    ReconstructedExamples,
+    ReconstructionAttack,
+    privacy_attack,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     "encryption, IEEE TIFS 2018; Geiping et al., How easy is it to break privacy in federated learning?, NeurIPS 2020, "
     "proposition 3.1.",
 )
-class Analytic(PrivacyAttack):
+class Analytic(ReconstructionAttack):
     r"""Divide a biased linear layer's gradient by that of its bias: for one example that is the layer's input.
 
     $$ x = \frac{\partial \ell / \partial W_i}{\partial \ell / \partial b_i}, \qquad
@@ -28,21 +32,23 @@ class Analytic(PrivacyAttack):
     them: as many as there are examples, from the rows with the largest bias gradients.
     """
 
-    def reconstruct(self, observed: Observed) -> Guess:
+    def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
         import torch
 
-        from fflbench.privacy.inversion import labels
+        from fflbench.plugin import infer_labels
 
-        by_weight, by_bias = _first_linear(observed)
+        by_weight, by_bias = _first_layer_gradients(observed)
         rows = by_bias.abs().topk(min(observed.count, by_bias.shape[1]), dim=1).indices
         rows = rows[:, torch.arange(observed.count, device=rows.device) % rows.shape[1]]
         weights = by_weight.gather(1, rows[..., None].expand(-1, -1, by_weight.shape[2]))
         biases = by_bias.gather(1, rows)[..., None]
         x = torch.where(biases == 0, 0.0, weights / torch.where(biases == 0, 1.0, biases))
-        return Guess(x.view(observed.victims, observed.count, *observed.shape), labels(observed))
+        return ReconstructedExamples(
+            x.view(observed.victim_count, observed.count, *observed.shape), infer_labels(observed)
+        )
 
 
-def _first_linear(observed: Observed) -> "tuple[Tensor, Tensor]":
+def _first_layer_gradients(observed: ObservedGradients) -> "tuple[Tensor, Tensor]":
     """Return the gradients of the model's first layer, or raise an error where it is not linear."""
     from torch import nn
 

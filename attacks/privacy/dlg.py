@@ -4,12 +4,11 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from fflbench.privacy import Guess, Observed, PrivacyAttack
-from fflbench.registration import privacy_attack
+from fflbench.plugin import ObservedGradients, ReconstructedExamples, ReconstructionAttack, privacy_attack
 
 
 @privacy_attack("dlg", title="DLG", knows=["server view"])
-class DLG(PrivacyAttack):
+class DLG(ReconstructionAttack):
     r"""Search for inputs and labels whose gradients match the observed ones, by L-BFGS from random starts.
 
     $$ \min_{x, y} \sum_l \lVert \nabla_{W_l} \ell(F(x, W), \mathrm{softmax}(y)) - \nabla W_l \rVert^2 $$
@@ -18,17 +17,17 @@ class DLG(PrivacyAttack):
     steps: Annotated[int, Ge(1), "steps of L-BFGS"] = 200
     restarts: Annotated[int, Ge(1), "random starts, of which the best counts"] = 1
 
-    def reconstruct(self, observed: Observed) -> Guess:
-        from fflbench.privacy.inversion import invert
+    def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
+        from fflbench.plugin import invert_gradients
 
-        return invert(observed, self.steps, self.restarts)
+        return invert_gradients(observed, self.steps, self.restarts)
 
 
 @privacy_attack("idlg", title="iDLG", knows=["server view"], citation="Zhao, Mopuri and Bilen, iDLG, arXiv 2020.")
 class IDLG(DLG):
     """Infer the label from the last layer's gradient first, then search for the input alone."""
 
-    def reconstruct(self, observed: Observed) -> Guess:
-        from fflbench.privacy.inversion import invert, labels
+    def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
+        from fflbench.plugin import infer_labels, invert_gradients
 
-        return invert(observed, self.steps, self.restarts, labels(observed))
+        return invert_gradients(observed, self.steps, self.restarts, infer_labels(observed))

@@ -4,12 +4,11 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt
 
-from fflbench.privacy import Guess, Observed, PrivacyAttack
-from fflbench.registration import privacy_attack
+from fflbench.plugin import ObservedGradients, ReconstructedExamples, ReconstructionAttack, privacy_attack
 
 
 @privacy_attack("inverting-gradients", title="Inverting gradients", knows=["server view"])
-class InvertingGradients(PrivacyAttack):
+class InvertingGradients(ReconstructionAttack):
     r"""Search for smooth inputs whose gradient has the direction of the observed one, by signed Adam.
 
     $$ \min_{x \in [0, 1]} 1 - \frac{\langle \nabla \ell(x), g \rangle}{\lVert \nabla \ell(x) \rVert \lVert g \rVert}
@@ -24,7 +23,7 @@ class InvertingGradients(PrivacyAttack):
     smoothness: Annotated[float, Ge(0), "weight of the total variation"] = 1e-4
     restarts: Annotated[int, Ge(1), "random starts, of which the best counts"] = 1
 
-    def reconstruct(self, observed: Observed) -> Guess:
-        from fflbench.privacy.cosine import invert
+    def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
+        from fflbench.plugin import invert_by_cosine
 
-        return invert(observed, self.steps, self.rate, self.smoothness, self.restarts)
+        return invert_by_cosine(observed, self.steps, self.rate, self.smoothness, self.restarts)

@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registration import privacy_attack
-from fflbench.types import Indices, Vector
+from fflbench.plugin import Indices, MembershipAttack, MembershipObserver, Vector, privacy_attack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,39 +28,41 @@ class LiRA(MembershipAttack):
     shadows: Annotated[int, Ge(8), "shadow participants"] = 500
 
     @property
-    def rehearses(self) -> bool:
+    def simulates_rounds(self) -> bool:
         return True
 
-    def prepare(self, server: Server, suspects: Indices) -> None:
-        pool = np.union1d(suspects, server.auxiliary)
-        size, people = min(server.size, len(pool) // 2), server.people
-        held = [server.rng.choice(pool, size, replace=False) for _ in range(-(-self.shadows // people) * people)]
+    def prepare(self, observer: MembershipObserver, candidates: Indices) -> None:
+        pool = np.union1d(candidates, observer.auxiliary_examples)
+        size, people = min(observer.size, len(pool) // 2), observer.participants
+        held = [observer.rng.choice(pool, size, replace=False) for _ in range(-(-self.shadows // people) * people)]
         groups = [held[first : first + people] for first in range(0, len(held), people)]
         sure, inside = [], []
-        for sight in server.rehearse(groups, "shadows"):
-            own = np.concatenate([groups[sight.group][who] for who in sight.observed.people])
-            for update in sight.observed.updates:
-                sure.append(server.examine.confidences(server.after(update), suspects).cpu().numpy())
-                inside.append(np.isin(suspects, own))
-        self.suspects, self.sure = suspects, np.stack(sure)
-        self.with_it, self.without = self._normal(np.stack(inside)), self._normal(~np.stack(inside))
+        for shadow in observer.simulate_rounds(groups, "shadows"):
+            own = np.concatenate([groups[shadow.round][who] for who in shadow.observed.participants])
+            for update in shadow.observed.updates:
+                sure.append(
+                    observer.signals.logit_confidences(observer.weights_after(update), candidates).cpu().numpy()
+                )
+                inside.append(np.isin(candidates, own))
+        self.candidates, self.sure = candidates, np.stack(sure)
+        self.with_it, self.without = self._fit_normal(np.stack(inside)), self._fit_normal(~np.stack(inside))
 
-    def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
+    def score(self, observer: MembershipObserver, update: Vector, candidates: Indices) -> "Tensor":
         import torch
 
-        seen = server.examine.confidences(server.after(update), suspects)
-        places = np.searchsorted(self.suspects, suspects)
+        seen = observer.signals.logit_confidences(observer.weights_after(update), candidates)
+        places = np.searchsorted(self.candidates, candidates)
         density = []
         for mean, deviation in (self.with_it, self.without):
             apart = (seen.cpu().numpy() - mean[places]) / deviation
             density.append(-(apart**2) / 2 - np.log(deviation))
         return torch.from_numpy(density[0] - density[1])
 
-    def _normal(self, chosen: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.float64], float]:
-        """Return each suspect's mean over the chosen shadows, and the standard deviation that all share."""
-        counts = chosen.sum(0)
-        total = np.where(chosen, self.sure, 0.0).sum(0)
-        # A suspect that no shadow trained on, or all did, is judged by all of them.
+    def _fit_normal(self, shadows: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.float64], float]:
+        """Return each candidate's mean over some shadows, and the standard deviation that all share."""
+        counts = shadows.sum(0)
+        total = np.where(shadows, self.sure, 0.0).sum(0)
+        # A candidate that no shadow trained on, or all did, is judged by all of them.
         mean = np.where(counts > 0, total / np.maximum(counts, 1), self.sure.mean(0))
-        squares = np.where(chosen, (self.sure - mean) ** 2, 0.0).sum()
+        squares = np.where(shadows, (self.sure - mean) ** 2, 0.0).sum()
         return mean, float(np.sqrt(squares / max(counts.sum() - np.count_nonzero(counts), 1)) + 1e-6)

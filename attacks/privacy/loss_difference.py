@@ -6,9 +6,7 @@ of difficulty calibration in membership inference attacks, ICLR 2022.
 
 from typing import TYPE_CHECKING
 
-from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registration import privacy_attack
-from fflbench.types import Indices, Vector
+from fflbench.plugin import Indices, MembershipAttack, MembershipObserver, Vector, privacy_attack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,6 +16,9 @@ if TYPE_CHECKING:
 class LossDifference(MembershipAttack):
     r"""Judge examples to be members whose loss the update reduced: $\ell(x; w) - \ell(x; w + \Delta)$."""
 
-    def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
-        before, after = (server.examine.losses(weights, suspects) for weights in (server.before, server.after(update)))
+    def score(self, observer: MembershipObserver, update: Vector, candidates: Indices) -> "Tensor":
+        before, after = (
+            observer.signals.losses(weights, candidates)
+            for weights in (observer.weights, observer.weights_after(update))
+        )
         return before - after

@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registration import privacy_attack
-from fflbench.types import Indices, Vector
+from fflbench.plugin import Indices, MembershipAttack, MembershipObserver, Vector, privacy_attack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,5 +12,5 @@ if TYPE_CHECKING:
 class LossThreshold(MembershipAttack):
     r"""Judge examples to be members whose loss is low after the update: $-\ell(x; w + \Delta)$."""
 
-    def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
-        return -server.examine.losses(server.after(update), suspects)
+    def score(self, observer: MembershipObserver, update: Vector, candidates: Indices) -> "Tensor":
+        return -observer.signals.losses(observer.weights_after(update), candidates)

@@ -6,9 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.privacy.properties import Informed, PropertyAttack, coins
-from fflbench.registration import privacy_attack
-from fflbench.types import Matrix
+from fflbench.plugin import Matrix, PropertyAttack, PropertyObserver, privacy_attack, property_attack
 
 
 @privacy_attack("property-inference", title="Property inference", knows=["server view", "auxiliary data"])
@@ -23,27 +21,29 @@ class PropertyInference(PropertyAttack):
     plain: Annotated[bool, "train on updates without the defense, as the FFL paper's server does"] = False
 
     @property
-    def rehearses(self) -> bool:
+    def simulates_rounds(self) -> bool:
         return not self.plain
 
-    def prepare(self, informed: Informed) -> None:
+    def prepare(self, observer: PropertyObserver) -> None:
         from sklearn.ensemble import RandomForestClassifier
 
-        self.parameters = informed.parameters
-        having = coins(-(-self.shadows // informed.people), informed.people, informed.rng)
+        self.parameters = observer.parameters
+        labels = property_attack.random_property_labels(
+            -(-self.shadows // observer.participants), observer.participants, observer.rng
+        )
         rows, truth = [], []
-        for sight in informed.rehearse(having, plain=self.plain):
-            for update in sight.observed.updates:
-                rows += [update] * len(sight.observed.people)
-                truth += [having[sight.group][who] for who in sight.observed.people]
-        seed = int(informed.rng.integers(2**31))
+        for shadow in observer.simulate_rounds(labels, without_defense=self.plain):
+            for update in shadow.observed.updates:
+                rows += [update] * len(shadow.observed.participants)
+                truth += [labels[shadow.round][who] for who in shadow.observed.participants]
+        seed = int(observer.rng.integers(2**31))
         self.forest = RandomForestClassifier(self.trees, n_jobs=1, random_state=seed)
-        self.forest.fit(self._features(np.stack(rows)), truth)
+        self.forest.fit(self._finite_parameters(np.stack(rows)), truth)
 
-    def judge(self, updates: Matrix) -> npt.NDArray[np.float64]:
-        scores: npt.NDArray[np.float64] = self.forest.predict_proba(self._features(updates))[:, 1]
+    def score(self, updates: Matrix) -> npt.NDArray[np.float64]:
+        scores: npt.NDArray[np.float64] = self.forest.predict_proba(self._finite_parameters(updates))[:, 1]
         return scores
 
-    def _features(self, updates: Matrix) -> Matrix:
+    def _finite_parameters(self, updates: Matrix) -> Matrix:
         # A model that noise has ruined may overflow.
         return np.clip(np.nan_to_num(updates[:, self.parameters]), -1e6, 1e6)

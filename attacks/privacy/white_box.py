@@ -6,12 +6,16 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
-from fflbench.errors import ParameterError
-from fflbench.privacy.member_split import alike
-from fflbench.privacy.membership import MembershipAttack, Server
-from fflbench.registration import privacy_attack
-from fflbench.tasks import Task
-from fflbench.types import Indices, Vector
+from fflbench.plugin import (
+    Indices,
+    MembershipAttack,
+    MembershipObserver,
+    ParameterError,
+    Task,
+    Vector,
+    member_split,
+    privacy_attack,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,80 +37,84 @@ class WhiteBox(MembershipAttack):
     plain: Annotated[bool, "train on updates without the defense, as the FFL paper's server does"] = False
 
     @property
-    def rehearses(self) -> bool:
+    def simulates_rounds(self) -> bool:
         return not self.plain
 
-    def conversion(self, task: Task) -> str:
+    def gradient_conversion_text(self, task: Task) -> str:
         return "none: the classifier learns what a change tells beside gradients as they are and scaled as Adam does"
 
-    def prepare(self, server: Server, suspects: Indices) -> None:
+    def prepare(self, observer: MembershipObserver, candidates: Indices) -> None:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        if len(server.controlled) < server.people:
-            counts = f"{len(server.controlled)} do, and {server.people} take part"
+        if len(observer.controlled_examples) < observer.participants:
+            counts = f"{len(observer.controlled_examples)} do, and {observer.participants} take part"
             raise ParameterError(f"white-box needs as many participants who sit out the round as take part: {counts}")
-        y = server.examine.y.cpu().numpy()
-        self.scale = server.examine.spread(server.before, server.auxiliary)
-        groups = [server.controlled] * self.repeats
+        y = observer.signals.y.cpu().numpy()
+        self.scale = observer.signals.gradient_rms_by_coordinate(observer.weights, observer.auxiliary_examples)
+        groups = [observer.controlled_examples] * self.repeats
         features, truth = [], []
-        for sight in server.rehearse(groups, "controlled", plain=self.plain):
-            people = sight.observed.people
-            members = np.concatenate([groups[sight.group][who] for who in people])
-            members = server.rng.permutation(members[server.alone[members]])[: self.examples * len(people)]
-            chosen = alike(y, members, server.auxiliary, server.rng)
-            for update in sight.observed.updates:
-                features.append(self._features(server, update, np.concatenate(chosen)))
+        for shadow in observer.simulate_rounds(groups, "controlled", without_defense=self.plain):
+            people = shadow.observed.participants
+            members = np.concatenate([groups[shadow.round][who] for who in people])
+            members = observer.rng.permutation(members[observer.unique[members]])[: self.examples * len(people)]
+            chosen = member_split.equalise_class_counts(y, members, observer.auxiliary_examples, observer.rng)
+            for update in shadow.observed.updates:
+                features.append(self._white_box_features(observer, update, np.concatenate(chosen)))
                 truth.append(np.repeat([True, False], [len(part) for part in chosen]))
         self.classifier = make_pipeline(StandardScaler(), LogisticRegression(C=self.freedom, max_iter=1000))
         self.classifier.fit(np.concatenate(features), np.concatenate(truth))
 
-    def judge(self, server: Server, update: Vector, suspects: Indices) -> "Tensor":
+    def score(self, observer: MembershipObserver, update: Vector, candidates: Indices) -> "Tensor":
         import torch
 
-        return torch.from_numpy(self.classifier.decision_function(self._features(server, update, suspects)))
+        return torch.from_numpy(
+            self.classifier.decision_function(self._white_box_features(observer, update, candidates))
+        )
 
-    def _features(self, server: Server, update: Vector, which: Indices) -> npt.NDArray[np.float64]:
+    def _white_box_features(
+        self, observer: MembershipObserver, update: Vector, examples: Indices
+    ) -> npt.NDArray[np.float64]:
         import torch
         from torch.nn import functional as F
 
-        examine, after = server.examine, server.after(update)
-        losses = [examine.losses(weights, which).double() for weights in (server.before, after)]
-        sure = [examine.confidences(weights, which) for weights in (server.before, after)]
+        signals, after = observer.signals, observer.weights_after(update)
+        losses = [signals.losses(weights, examples).double() for weights in (observer.weights, after)]
+        sure = [signals.logit_confidences(weights, examples) for weights in (observer.weights, after)]
         parts = [
             torch.stack([*losses, losses[0] - losses[1], *sure, sure[1] - sure[0]], 1),
-            self._alignments(server, update, which),
-            torch.cat([_norm(gradients) for gradients in examine.gradients(after, which)])[:, None],
-            examine.activations(after, which),
-            examine.outputs(after, which),
-            F.one_hot(examine.y[torch.from_numpy(which).to(examine.device)], len(server.task.classes)),
+            self._gradient_norms_and_cosines(observer, update, examples),
+            torch.cat([_log_norms(gradients) for gradients in signals.gradient_batches(after, examples)])[:, None],
+            signals.last_layer_inputs(after, examples),
+            signals.outputs(after, examples),
+            F.one_hot(signals.y[torch.from_numpy(examples).to(signals.device)], len(observer.task.classes)),
         ]
         # A model that noise has ruined may overflow.
         features = torch.cat([part.double() for part in parts], 1).nan_to_num().clamp(-1e6, 1e6)
         array: npt.NDArray[np.float64] = features.cpu().numpy()
         return array
 
-    def _alignments(self, server: Server, update: Vector, which: Indices) -> "Tensor":
+    def _gradient_norms_and_cosines(self, observer: MembershipObserver, update: Vector, examples: Indices) -> "Tensor":
         """Return norms of the examples' gradients and their cosines with the update, by layer and all together."""
         import torch
         from torch.nn import functional as F
 
-        from fflbench.privacy.examination import parameters
+        from fflbench.plugin import parameter_names
 
-        columns = server.examine.columns
-        spans = [*(columns.spans[name] for name in parameters(columns)), columns.parameters]
-        change = torch.from_numpy(np.ascontiguousarray(update)).to(server.examine.device)[None]
+        columns = observer.signals.columns
+        spans = [*(columns.spans[name] for name in parameter_names(columns)), columns.parameters]
+        change = torch.from_numpy(np.ascontiguousarray(update)).to(observer.signals.device)[None]
         rows = []
-        for gradients in server.examine.gradients(server.before, which):
+        for gradients in observer.signals.gradient_batches(observer.weights, examples):
             features = []
             for span in spans:
                 own, scaled = gradients[:, span], gradients[:, span] / self.scale[span]
-                features += [_norm(own), *(F.cosine_similarity(-each, change[:, span]) for each in (own, scaled))]
+                features += [_log_norms(own), *(F.cosine_similarity(-each, change[:, span]) for each in (own, scaled))]
             rows.append(torch.stack(features, 1))
         return torch.cat(rows)
 
 
-def _norm(gradients: "Tensor") -> "Tensor":
+def _log_norms(gradients: "Tensor") -> "Tensor":
     lengths: Tensor = gradients.norm(dim=1)
     return (lengths + 1e-12).log()

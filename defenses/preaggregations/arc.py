@@ -3,10 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.registration import preaggregation
-from fflbench.types import Coefficients, Matrix
+from fflbench.plugin import Coefficients, Matrix, preaggregation
 
-from .clipping import scaled_down
+from .clipping import clipping_coefficients
 
 
 @preaggregation("arc", title="ARC", tolerates="f < n/2")
@@ -19,4 +18,4 @@ def arc(updates: Matrix, f: int, *, norms: npt.NDArray[np.float64]) -> Coefficie
     """
     n = len(updates)
     k = 2 * f * (n - f) // n
-    return scaled_down(norms, np.sort(norms)[n - 1 - k])
+    return clipping_coefficients(norms, np.sort(norms)[n - 1 - k])

@@ -5,8 +5,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
-from fflbench.registration import preaggregation
-from fflbench.types import Coefficients, Matrix
+from fflbench.plugin import Coefficients, Matrix, preaggregation
 
 
 @preaggregation("bucketing", title="Bucketing", regroups=True)

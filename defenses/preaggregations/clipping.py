@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Gt
 
-from fflbench.registration import preaggregation
-from fflbench.types import Coefficients, Matrix
+from fflbench.plugin import Coefficients, Matrix, preaggregation
 
 
 @preaggregation(
@@ -26,9 +25,9 @@ def clipping(
 
     $$ y_k = \min\!\left(1, \frac{c}{\lVert x_k \rVert}\right) x_k $$
     """
-    return scaled_down(norms, bound)
+    return clipping_coefficients(norms, bound)
 
 
-def scaled_down(norms: npt.NDArray[np.float64], bound: float) -> Coefficients:
+def clipping_coefficients(norms: npt.NDArray[np.float64], bound: float) -> Coefficients:
     """Return the coefficients that leave no norm above the bound."""
     return np.diag(np.divide(bound, norms, out=np.ones_like(norms), where=norms > bound))

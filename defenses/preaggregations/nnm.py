@@ -3,8 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.registration import preaggregation
-from fflbench.types import Coefficients, Matrix
+from fflbench.plugin import Coefficients, Matrix, preaggregation
 
 
 @preaggregation("nnm", title="NNM", tolerates="f < n/2")

@@ -1,8 +1,6 @@
 """Federated averaging. McMahan et al., Communication-efficient learning of deep networks, AISTATS 2017."""
 
-from fflbench.arrays.kernels import weighted_mean
-from fflbench.registration import rule
-from fflbench.types import Indices, Matrix, Vector
+from fflbench.plugin import Indices, Matrix, Vector, rule, weighted_mean
 
 
 @rule("fedavg", title="FedAvg", linear=True)

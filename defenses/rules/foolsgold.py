@@ -6,10 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Gt
 
-from fflbench.arrays.kernels import gram, weighted_mean
-from fflbench.federation import NoAnswerError, Rule, ServerSetting, View, require_rows
-from fflbench.registration import rule
-from fflbench.types import Vector
+from fflbench.plugin import NoAnswerError, Rule, ServerSetting, Vector, View, gram, require_rows, rule, weighted_mean
 
 ROUNDING = 1e-12
 
@@ -37,13 +34,13 @@ class FoolsGold(Rule):
         history[view.participants] += view.rows[:, view.columns.last_layer]
         seen[view.participants] = True
         weights = np.zeros(len(seen))
-        weights[seen] = diversity(history[seen], self.kappa)
+        weights[seen] = foolsgold_weights(history[seen], self.kappa)
         if not weights[view.participants].any():
             raise NoAnswerError("every participant has weight zero")
         return weighted_mean(view.rows, weights[view.participants])
 
 
-def diversity(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:
+def foolsgold_weights(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:
     r"""Return the weight of each history (Algorithm 1 of the paper).
 
     $$ v_i = \max(0, \max_{j \ne i} c_{ij}), \qquad c'_{ij} = c_{ij} \min(1, v_i / v_j), \qquad

@@ -1,8 +1,6 @@
 """Coordinate-wise median. Yin et al., Byzantine-robust distributed learning, ICML 2018."""
 
-from fflbench.arrays.kernels import over_sorted_columns
-from fflbench.registration import rule
-from fflbench.types import Matrix, Vector
+from fflbench.plugin import Matrix, Vector, over_sorted_columns, rule
 
 
 @rule("median", title="Median", tolerates="f < n/2")

@@ -6,9 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.arrays.kernels import weighted_mean
-from fflbench.registration import rule
-from fflbench.types import Matrix, Vector
+from fflbench.plugin import Matrix, Vector, rule, weighted_mean
 
 Distances: TypeAlias = npt.NDArray[np.float64]
 """Squared Euclidean distances between all updates."""
@@ -17,7 +15,7 @@ Distances: TypeAlias = npt.NDArray[np.float64]
 @rule("krum", title="Krum", tolerates="f < (n - 2)/2", defined="f <= n - 3")
 def krum(updates: Matrix, f: int, *, distances: Distances) -> Vector:
     """Take the one update that is nearest to its n - f - 2 nearest others: Multi-Krum with m = 1."""
-    nearest: Vector = updates[scores(distances, f).argmin()].copy()
+    nearest: Vector = updates[krum_scores(distances, f).argmin()].copy()
     return nearest
 
 
@@ -37,13 +35,13 @@ def multi_krum(
     definition. Equal scores are taken in the order of the participants.
     """
     n = len(updates)
-    chosen = np.argsort(scores(distances, f), kind="stable")[: n - f if m is None else m]
+    chosen = np.argsort(krum_scores(distances, f), kind="stable")[: n - f if m is None else m]
     weights = np.zeros(n)
     weights[chosen] = 1
     return weighted_mean(updates, weights)
 
 
-def scores(distances: Distances, f: int) -> Distances:
+def krum_scores(distances: Distances, f: int) -> Distances:
     """Return every update's sum of squared distances to its nearest others."""
     # The first of each row is the distance to itself.
     total: Distances = np.sort(distances, axis=1)[:, 1 : len(distances) - f - 1].sum(1)

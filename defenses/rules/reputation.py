@@ -10,10 +10,20 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
-from fflbench.arrays.kernels import row_norms, weighted_mean
-from fflbench.federation import Columns, Feedback, Rule, ServerSetting, View, require_rows
-from fflbench.registration import rule
-from fflbench.types import Indices, Matrix, Vector
+from fflbench.plugin import (
+    Columns,
+    Feedback,
+    Indices,
+    Matrix,
+    Rule,
+    ServerSetting,
+    Vector,
+    View,
+    require_rows,
+    row_norms,
+    rule,
+    weighted_mean,
+)
 
 from .median import median
 
@@ -61,7 +71,7 @@ class Reputation(Rule):
     def aggregate(self, view: View, rng: np.random.Generator) -> tuple[Vector, Feedback]:
         """Score, update reputations, send feedback, and average by trust."""
         assert view.participants is not None
-        similarity = scores(view.rows, view.columns, self.alpha) if len(view.rows) else np.empty(0)
+        similarity = similarity_scores(view.rows, view.columns, self.alpha) if len(view.rows) else np.empty(0)
         # Without a single finite row there is no quartile: then any score is below the highest.
         quartile = np.quantile(similarity, 0.25) if len(similarity) else 1.0
         senders = np.concatenate([view.participants, view.dropped])
@@ -75,7 +85,7 @@ class Reputation(Rule):
         require_rows(view, feedback)
         trust = np.maximum(np.tanh(reputation - np.quantile(reputation, 0.25)), 0)[view.participants]
         self.trust = {int(who): float(value) for who, value in zip(view.participants, trust, strict=True)}
-        return self._combined(view, trust), feedback
+        return self._aggregate_by_trust(view, trust), feedback
 
     def report(self) -> dict[str, Any]:
         reputation = self.memory["global"]
@@ -85,7 +95,7 @@ class Reputation(Rule):
             "excluded": np.flatnonzero(reputation < np.quantile(reputation, 0.25)).tolist(),
         }
 
-    def _combined(self, view: View, trust: npt.NDArray[np.float64]) -> Vector:
+    def _aggregate_by_trust(self, view: View, trust: npt.NDArray[np.float64]) -> Vector:
         warming_up = view.round < self.warmup
         if self.normalise == "trust":
             if warming_up:
@@ -99,7 +109,7 @@ class Reputation(Rule):
         return combined + np.float32(weight - 1 / view.scale) * view.model
 
 
-def scores(updates: Matrix, columns: Columns, alpha: float) -> npt.NDArray[np.float64]:
+def similarity_scores(updates: Matrix, columns: Columns, alpha: float) -> npt.NDArray[np.float64]:
     r"""Return each update's similarity to the others, from 0 to 1.
 
     $$ sim_k = \alpha \left( 1 - \frac{|med - \lVert x_k \rVert|}{\max_j |med - \lVert x_j \rVert|} \right)

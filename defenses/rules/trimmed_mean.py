@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from fflbench.arrays.kernels import over_sorted_columns
-from fflbench.registration import rule
-from fflbench.types import Matrix, Vector
+from fflbench.plugin import Matrix, Vector, over_sorted_columns, rule
 
 
 @rule("trimmed-mean", title="Trimmed mean", tolerates="f < n/2", version=2)

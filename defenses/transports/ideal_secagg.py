@@ -5,9 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fflbench.arrays.kernels import weighted_mean
-from fflbench.federation import Rows, Transcript, Transport, Upload
-from fflbench.registration import transport
+from fflbench.plugin import Rows, Transcript, Transport, Upload, transport, weighted_mean
 
 
 @transport("ideal-secagg", title="Ideal secure aggregation")
@@ -20,7 +18,7 @@ class IdealSecAgg(Transport):
     rows: ClassVar[Rows] = "sum"
 
     @property
-    def leaves_out(self) -> str:
+    def simulated_part(self) -> str:
         return "the whole protocol: it is an ideal"
 
     def transmit(self, upload: Upload) -> Transcript:

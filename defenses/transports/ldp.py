@@ -8,10 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
-from fflbench.arrays.kernels import finite_rows, row_norms
-from fflbench.crypto.entropy import Entropy
-from fflbench.federation import Setting, Transcript, Transport, Upload
-from fflbench.registration import transport
+from fflbench.plugin import Entropy, Setting, Transcript, Transport, Upload, finite_rows, row_norms, transport
 
 
 @transport(
@@ -36,7 +33,7 @@ class LDP(Transport):
     delta: Annotated[float, Gt(0), Lt(1), "probability with which the guarantee may fail"] = 1e-5
 
     @staticmethod
-    def missing() -> str:
+    def missing_dependency() -> str:
         return "" if find_spec("dp_accounting") else 'ldp needs a privacy accountant: pip install "fflbench[dp]"'
 
     def begin(self, setting: Setting, entropy: Entropy) -> None:
@@ -46,7 +43,7 @@ class LDP(Transport):
     def transmit(self, upload: Upload) -> Transcript:
         self.memory["taken part"][upload.participants] += 1
         start = time.perf_counter()
-        self._add_noise(upload)
+        self._clip_and_add_noise(upload)
         seconds = time.perf_counter() - start
         transcript = self.submitted(upload)
         transcript.seconds["participants"] = seconds
@@ -59,10 +56,10 @@ class LDP(Transport):
     def guarantee(self) -> dict[str, Any]:
         """Return the guarantee for the participant that took part most often."""
         rounds = int(self.memory["taken part"].max())
-        spent = None if self.noise == 0 else epsilon(self.noise, rounds, self.delta)
+        spent = None if self.noise == 0 else composed_epsilon(self.noise, rounds, self.delta)
         return {"epsilon": spent, "delta": self.delta, "rounds": rounds}
 
-    def _add_noise(self, upload: Upload) -> None:
+    def _clip_and_add_noise(self, upload: Upload) -> None:
         """Clip each row and add noise to it; a row that is not finite becomes noise alone."""
         rows = upload.rows
         rows[~finite_rows(rows)] = 0
@@ -74,7 +71,7 @@ class LDP(Transport):
 
 
 @functools.cache
-def epsilon(noise: float, rounds: int, delta: float) -> float:
+def composed_epsilon(noise: float, rounds: int, delta: float) -> float:
     """Return an upper bound on the epsilon of so many rounds, by Renyi differential privacy (Mironov, CSF 2017)."""
     if rounds == 0:
         return 0.0

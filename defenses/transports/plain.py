@@ -1,7 +1,6 @@
 """Plain federated learning: everybody sends its update to the server as it is (McMahan et al., AISTATS 2017)."""
 
-from fflbench.federation import Transcript, Transport, Upload
-from fflbench.registration import transport
+from fflbench.plugin import Transcript, Transport, Upload, transport
 
 
 @transport("plain", title="Plain")

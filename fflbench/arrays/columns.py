@@ -29,10 +29,10 @@ class Columns:
     count: int
 
     @classmethod
-    def of(cls, model: "nn.Module") -> "Columns":
+    def of_model(cls, model: "nn.Module") -> "Columns":
         """Return the columns of a model; its last layer is the module that owns the last parameter."""
         spans, shapes, end = {}, {}, 0
-        for name, tensor in tensors(model):
+        for name, tensor in update_tensors(model):
             spans[name], shapes[name] = slice(end, end + tensor.numel()), tuple(tensor.shape)
             end += tensor.numel()
         names = [name for name, _ in model.named_parameters()]
@@ -48,12 +48,12 @@ class Columns:
         )
 
     @classmethod
-    def plain(cls, count: int) -> "Columns":
+    def of_length(cls, count: int) -> "Columns":
         """Return columns without known tensors: all are parameters, and all count as the last layer."""
         everything = slice(0, count)
         return cls(spans={}, shapes={}, parameters=everything, last_layer=everything, count=count)
 
-    def shortened(self, count: int) -> "Columns":
+    def truncated(self, count: int) -> "Columns":
         """Return the columns of a smaller model with so many in all, and the same last layer as far as it fits."""
         last = min(self.last_layer.stop - self.last_layer.start, count)
         return Columns({}, {}, slice(0, count), slice(count - last, count), count)
@@ -65,7 +65,7 @@ class Columns:
                 np.maximum(weights[span], 0, out=weights[span])
 
 
-def tensors(model: "nn.Module") -> Iterator[tuple[str, "Tensor"]]:
+def update_tensors(model: "nn.Module") -> Iterator[tuple[str, "Tensor"]]:
     """Return the tensors that an update contains, in the order of the columns."""
     yield from model.named_parameters()
     yield from ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.errors import in_a_line
+from fflbench.errors import error_in_one_line
 
 REAL = "fiu"
 """Kinds of numpy types that hold real numbers: floating-point numbers and integers."""
@@ -32,7 +32,7 @@ def real_numbers(value: Any) -> npt.NDArray[Any]:
         array = np.asarray(value)
     # The conversion of a foreign class may raise anything.
     except Exception as error:
-        raise ValueError(in_a_line(error)) from error
+        raise ValueError(error_in_one_line(error)) from error
     if array.dtype.kind not in REAL:
         raise ValueError(f"it is an array of {array.dtype}")
     return array

@@ -70,7 +70,9 @@ def over_sorted_columns(
     first, last, _ = (ranks or slice(None)).indices(n)
     every_rank = ranks is not None and (first, last) == (0, n)
     network = (
-        sorting_networks.network(n, first, last) if ranks is not None and n <= NETWORK and not every_rank else None
+        sorting_networks.selection_network(n, first, last)
+        if ranks is not None and n <= NETWORK and not every_rank
+        else None
     )
 
     # The steps of a network are too short for threads, which would contend for the interpreter lock.
@@ -79,7 +81,7 @@ def over_sorted_columns(
     def work(start: int, space: npt.NDArray[Any]) -> None:
         block = updates[:, start : start + width]
         if network:
-            ranked = sorting_networks.run(network, block, space[:, : block.shape[1]])[: last - first]
+            ranked = sorting_networks.run_network(network, block, space[:, : block.shape[1]])[: last - first]
         elif every_rank:
             ranked = block
         else:
@@ -89,7 +91,7 @@ def over_sorted_columns(
             ranked = ranked[first:last]
         result[start : start + width] = reduce(ranked)
 
-    for _ in _spread(work, range(0, d, width), lambda: np.empty((rows, min(width, d)), updates.dtype), count):
+    for _ in _run_blocks(work, range(0, d, width), lambda: np.empty((rows, min(width, d)), updates.dtype), count):
         pass
     return result
 
@@ -140,7 +142,7 @@ def combine(rows: Matrix, coefficients: Coefficients) -> Matrix:
         result[:, start : start + width] = made
 
     with _one_blas_thread():
-        for _ in _spread(work, range(0, rows.shape[1], width), lambda: np.empty(m * width, rows.dtype)):
+        for _ in _run_blocks(work, range(0, rows.shape[1], width), lambda: np.empty(m * width, rows.dtype)):
             pass
     return result
 
@@ -198,16 +200,16 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
         return products[:, :n]
 
     with _one_blas_thread():
-        partial = _spread(work, range(0, d, width), lambda: np.zeros((n + more, min(width, d))))
+        partial = _run_blocks(work, range(0, d, width), lambda: np.zeros((n + more, min(width, d))))
         return sum(partial, np.zeros((n, n)))
 
 
 def squared_distances(updates: Matrix) -> npt.NDArray[np.float64]:
     """Return the squared Euclidean distances between all rows."""
-    return distances_of(gram(updates))
+    return distances_from_gram(gram(updates))
 
 
-def distances_of(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def distances_from_gram(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the squared Euclidean distances between rows, given their inner products."""
     norms = products.diagonal()
     distances = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0)
@@ -215,7 +217,7 @@ def distances_of(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return distances
 
 
-def _spread(
+def _run_blocks(
     work: Callable[[int, npt.NDArray[Any]], R],
     blocks: range,
     new_space: Callable[[], npt.NDArray[Any]],

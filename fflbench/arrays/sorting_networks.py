@@ -23,7 +23,7 @@ class Step(NamedTuple):
     into: int
 
 
-class Network(NamedTuple):
+class SortingNetwork(NamedTuple):
     """List of steps and the rows of work space that it needs; the selected ranks end up in the first of them."""
 
     steps: tuple[Step, ...]
@@ -31,9 +31,9 @@ class Network(NamedTuple):
 
 
 @functools.cache
-def network(n: int, first: int, last: int) -> Network:
+def selection_network(n: int, first: int, last: int) -> SortingNetwork:
     """Return the network that selects ranks `first` to `last` - 1 among n, in any order; not for all ranks."""
-    comparators = _pruned(n, first, last)
+    comparators = _needed_comparators(n, first, last)
     # Each wanted wire's final value is put where it is wanted; everything before goes wherever there is room.
     final = {wire: place for place, (_, outputs) in enumerate(comparators) for wire, _ in outputs}
     wires, rows, free, steps = list(range(n)), n + last - first, list[int](), []
@@ -48,10 +48,10 @@ def network(n: int, first: int, last: int) -> Network:
                 wires[wire] = free.pop()
             steps.append(Step(take, one, other, wires[wire]))
         free += [row for row in (one, other) if row >= n + last - first]
-    return Network(tuple(steps), rows - n)
+    return SortingNetwork(tuple(steps), rows - n)
 
 
-def run(network: Network, updates: Matrix, space: Matrix) -> Matrix:
+def run_network(network: SortingNetwork, updates: Matrix, space: Matrix) -> Matrix:
     """Run the steps in a work space of as many rows as the network needs; `updates` is not changed."""
     rows = [*updates, *space]
     for take, one, other, into in network.steps:
@@ -59,7 +59,7 @@ def run(network: Network, updates: Matrix, space: Matrix) -> Matrix:
     return space
 
 
-def _pruned(n: int, first: int, last: int) -> list[tuple[tuple[int, int], list[tuple[int, np.ufunc]]]]:
+def _needed_comparators(n: int, first: int, last: int) -> list[tuple[tuple[int, int], list[tuple[int, np.ufunc]]]]:
     """Return the comparators that the selected ranks depend on, and which of their outputs matter."""
     # Going backwards: whose value is wanted, and which of those only as a member of the set that comes out.
     wanted, loose = set(range(first, last)), set(range(first, last))

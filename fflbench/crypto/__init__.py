@@ -1,1 +1,1 @@
-"""Cryptographic primitives: groups, key derivation, pads, sealed seeds."""
+"""Cryptographic primitives: Diffie-Hellman groups, key derivation, keystreams, RSA encryption of seeds."""

@@ -14,7 +14,7 @@ from Crypto.Protocol.KDF import HKDF
 from fflbench.randomness import stream
 
 
-def derive(secret: bytes, *label: str | int | bytes, size: int = 32) -> bytes:
+def derive_key(secret: bytes, *label: str | int | bytes, size: int = 32) -> bytes:
     """Derive a key from a secret for one purpose by HKDF-SHA256; every part of the label is length-prefixed."""
     parts = [part if isinstance(part, bytes) else str(part).encode() for part in label]
     return hkdf(secret, b"".join(len(part).to_bytes(4) + part for part in (b"fflbench", *parts)), size)
@@ -36,15 +36,15 @@ class Entropy:
 
     seed: int | None = field(default=None, repr=False)
 
-    def bytes(self, size: int, *purpose: str | int) -> bytes:
+    def random_bytes(self, size: int, *purpose: str | int) -> bytes:
         """Return `size` bytes for one purpose, which must never be used twice."""
-        return os.urandom(size) if self.seed is None else self.derive("entropy", *purpose, size=size)
+        return os.urandom(size) if self.seed is None else self.derive_secret("entropy", *purpose, size=size)
 
-    def derive(self, *purpose: str | int, size: int = 32) -> "builtins.bytes":
+    def derive_secret(self, *purpose: str | int, size: int = 32) -> "builtins.bytes":
         """Return a secret of this entropy, the same on every call."""
         if self.seed is None:
             raise ValueError("only an entropy with a seed repeats its secrets")
-        return derive(f"cell {self.seed}".encode(), *purpose, size=size)
+        return derive_key(f"cell {self.seed}".encode(), *purpose, size=size)
 
     def generator(self, *purpose: str | int) -> np.random.Generator:
         """Return a generator for choices that need not stay secret, such as an order."""

@@ -24,32 +24,34 @@ class Examples:
 
 @dataclass(frozen=True)
 class Data:
-    """Training part, test part, and facts about them that a model's shape depends on."""
+    """Training set, test set, and facts about them that a model's shape depends on."""
 
     train: Examples
     test: Examples
     facts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, x_train: npt.ArrayLike, y_train: npt.ArrayLike, x_test: npt.ArrayLike, y_test: npt.ArrayLike) -> "Data":
+    def from_arrays(
+        cls, x_train: npt.ArrayLike, y_train: npt.ArrayLike, x_test: npt.ArrayLike, y_test: npt.ArrayLike
+    ) -> "Data":
         """Return data from arrays, checked and converted to the types that training uses."""
-        return cls(_examples("training", x_train, y_train), _examples("test", x_test, y_test))
+        return cls(_checked_examples("training", x_train, y_train), _checked_examples("test", x_test, y_test))
 
 
-def _examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examples:
+def _checked_examples(part: str, inputs: npt.ArrayLike, classes: npt.ArrayLike) -> Examples:
     try:
         x, y = real_numbers(inputs), real_numbers(classes)
     except ValueError as error:
-        raise DataError(f"the inputs and classes of the {part} part must be numbers ({error})") from error
+        raise DataError(f"the inputs and classes of the {part} set must be numbers ({error})") from error
     if y.ndim != 1 or x.shape[:1] != y.shape or len(y) == 0:
-        raise DataError(f"the {part} part needs one class per input, and at least one: got {x.shape} and {y.shape}")
+        raise DataError(f"the {part} set needs one class per input, and at least one: got {x.shape} and {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
-        raise DataError(f"the classes of the {part} part must be whole numbers from 0, not such as {y.min()}")
+        raise DataError(f"the classes of the {part} set must be whole numbers from 0, not such as {y.min()}")
     if np.issubdtype(x.dtype, np.floating):
         with np.errstate(over="ignore"):
             x = x.astype(np.float32, copy=False)
         if not np.isfinite(x).all():
-            raise DataError(f"the inputs of the {part} part hold values that are not finite in single precision")
+            raise DataError(f"the inputs of the {part} set hold values that are not finite in single precision")
     else:
         x = x.astype(np.int64, copy=False)
     return Examples(x, y.astype(np.int64, copy=False))

@@ -1,4 +1,4 @@
-"""Partitions of the training part among participants: no example goes to two of them, and nobody stays without any."""
+"""Partitions of the training set among participants, who share no example and have at least one each."""
 
 from typing import Literal, TypeAlias
 
@@ -20,7 +20,7 @@ def partition(
     shards: int = 2,
     examples: int | None = None,
 ) -> list[Indices]:
-    """Return the indices of each participant's examples, in ascending order; all are dealt unless `examples` is set."""
+    """Return the indices of each participant's examples, ascending; all are assigned unless `examples` is set."""
     least = max(examples or 1, shards if scheme == "shards" else 1)
     if len(y) < participants * least:
         raise DataError(
@@ -33,17 +33,17 @@ def partition(
     if scheme == "iid":
         parts = np.array_split(rng.permutation(len(y)), participants)
     elif scheme == "dirichlet":
-        parts = _dirichlet(y, participants, rng, alpha)
+        parts = _partition_by_dirichlet(y, participants, rng, alpha)
     elif scheme == "dirichlet-equal":
-        parts = _dirichlet_equal(y, participants, rng, alpha, examples or len(y) // participants)
+        parts = _partition_by_dirichlet_in_equal_sizes(y, participants, rng, alpha, examples or len(y) // participants)
     elif scheme == "shards":
-        parts = _shards(y, participants, rng, shards)
+        parts = _partition_by_shards(y, participants, rng, shards)
     else:
         raise DataError(f'there is no partition "{scheme}" (iid, dirichlet, dirichlet-equal or shards)')
     return [np.sort(part) for part in parts]
 
 
-def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: float) -> list[Indices]:
+def _partition_by_dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: float) -> list[Indices]:
     r"""Divide each class c by shares $p_c \sim \mathrm{Dir}(\alpha)$ (Hsu et al., arXiv:1909.06335, by class).
 
     A small alpha leaves some participants without any example. Each of them gets one from the participant with most,
@@ -57,19 +57,20 @@ def _dirichlet(y: Labels, participants: int, rng: np.random.Generator, alpha: fl
         for held, piece in zip(parts, np.split(members, cuts), strict=True):
             held.append(piece)
     joined = [np.concatenate(held) for held in parts]
-    for poor in [k for k, held in enumerate(joined) if len(held) == 0]:
-        rich = max(range(participants), key=lambda k: len(joined[k]))
-        joined[poor], joined[rich] = joined[rich][-1:], joined[rich][:-1]
+    for empty in [k for k, held in enumerate(joined) if len(held) == 0]:
+        largest = max(range(participants), key=lambda k: len(joined[k]))
+        joined[empty], joined[largest] = joined[largest][-1:], joined[largest][:-1]
     return joined
 
 
-def _dirichlet_equal(
+def _partition_by_dirichlet_in_equal_sizes(
     y: Labels, participants: int, rng: np.random.Generator, alpha: float, examples: int
 ) -> list[Indices]:
-    r"""Give everybody as many examples, of classes in shares $q_k \sim \mathrm{Dir}(\alpha p)$, p those of the data.
+    r"""Give each participant as many examples, of classes in shares $q_k \sim \mathrm{Dir}(\alpha C p)$.
 
-    Hsu et al. (arXiv:1909.06335, section 3) draw each participant's shares of classes so. Counts are multinomial;
-    where a class has run out, the participant draws its remaining examples from the other classes by its shares.
+    p are the shares of the C classes in the data, as in Hsu et al. (arXiv:1909.06335, section 3), whose alpha is C
+    times ours. Counts are multinomial; where a class has run out, the participant draws its remaining examples from
+    the other classes by its shares.
     """
     pools = [list(rng.permutation(np.flatnonzero(y == label))) for label in np.unique(y)]
     prior = np.array([len(pool) for pool in pools]) / len(y)
@@ -88,10 +89,10 @@ def _dirichlet_equal(
     return parts
 
 
-def _shards(y: Labels, participants: int, rng: np.random.Generator, shards: int) -> list[Indices]:
+def _partition_by_shards(y: Labels, participants: int, rng: np.random.Generator, shards: int) -> list[Indices]:
     """Sort by class, cut into equal shards, assign `shards` to each (McMahan et al., AISTATS 2017, section 3)."""
     by_class = rng.permutation(len(y))
     by_class = by_class[np.argsort(y[by_class], kind="stable")]
     pieces = np.array_split(by_class, participants * shards)
-    dealt = rng.permutation(len(pieces)).reshape(participants, shards)
-    return [np.concatenate([pieces[piece] for piece in hand]) for hand in dealt]
+    assigned = rng.permutation(len(pieces)).reshape(participants, shards)
+    return [np.concatenate([pieces[piece] for piece in own]) for own in assigned]

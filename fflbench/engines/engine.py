@@ -31,21 +31,21 @@ class LocalData:
         self.x, self.y, self.indices = x, y, indices
         self.seed, self.task = seed, task
 
-    def order(self, participant: int, round: int) -> Indices:
+    def example_order(self, participant: int, round: int) -> Indices:
         """Return the order in which a participant visits its examples, one row per epoch.
 
         It depends on nothing but seed, participant and round, so that all defenses are compared on the same batches.
         """
         rng = stream(self.seed, "batches", participant, round)
         own = self.indices[participant]
-        return np.stack([rng.permutation(own) for _ in range(epochs(self.task, len(own)))])
+        return np.stack([rng.permutation(own) for _ in range(epochs_begun(self.task, len(own)))])
 
     def torch_seed(self, participant: int, round: int) -> int:
         """Return the seed of the model's own randomness, such as dropout."""
         return int(stream(self.seed, "training", participant, round).integers(2**63))
 
 
-def epochs(task: "Task", examples: int) -> int:
+def epochs_begun(task: "Task", examples: int) -> int:
     """Return the number of epochs that a participant begins in a round, the last one perhaps cut short."""
     if task.local_steps is None:
         return task.local_epochs

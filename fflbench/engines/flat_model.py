@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fflbench.arrays.columns import Columns, tensors
+from fflbench.arrays.columns import Columns, update_tensors
 from fflbench.types import Vector
 
 
@@ -12,9 +12,9 @@ class FlatModel:
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self.model = model.to(device)
-        self.columns = Columns.of(model)
+        self.columns = Columns.of_model(model)
         self.flat = torch.empty(self.columns.count, device=device)
-        for name, tensor in tensors(self.model):
+        for name, tensor in update_tensors(self.model):
             view = self.flat[self.columns.spans[name]].view(tensor.shape)
             view.copy_(tensor.detach())
             tensor.data = view

@@ -20,7 +20,7 @@ class Layer:
     def __init__(self, module: nn.Module) -> None:
         self.module: Any = module
 
-    def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+    def bind(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         """Set the weights, and the tensors that gradients are written to."""
 
     def forward(self, h: Tensor) -> Tensor:
@@ -61,15 +61,15 @@ class Flatten(Layer):
         return g.reshape(self.shape)
 
 
-class Learning(Layer):
+class LearnedLayer(Layer):
     """A layer with a weight and optionally a bias."""
 
-    def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+    def bind(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         self.weight, self.bias = weights["weight"], weights.get("bias")
         self.weight_gradient, self.bias_gradient = gradients["weight"], gradients.get("bias")
 
 
-class Linear(Learning):
+class Linear(LearnedLayer):
     """Linear layers of all participants, as batched matrix products."""
 
     def forward(self, h: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class Linear(Learning):
         return g if first else torch.bmm(g, self.weight)
 
 
-class Conv2d(Learning):
+class Conv2d(LearnedLayer):
     """Convolutions of all participants, as groups of one large convolution."""
 
     def forward(self, h: Tensor) -> Tensor:
@@ -139,14 +139,14 @@ class Stack:
             if not _can_stack(module) or learning.count(module) > 1:
                 raise ParameterError(f'engine = "stacked" cannot train {type(module).__name__}; use engine = "loop"')
         self.layers = {name: self.KINDS[type(module)](module) for name, module in modules.items()}
-        self.first = next(layer for layer in self.layers.values() if isinstance(layer, Learning))
+        self.first = next(layer for layer in self.layers.values() if isinstance(layer, LearnedLayer))
 
-    def hold(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
+    def bind(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         """Set all layers' weights and the tensors for their gradients, by the model's parameter names."""
         for name, layer in self.layers.items():
             prefix = f"{name}." if name else ""
             own = {key.removeprefix(prefix) for key in weights if key.startswith(prefix)}
-            layer.hold(*({key: held[prefix + key] for key in own} for held in (weights, gradients)))
+            layer.bind(*({key: held[prefix + key] for key in own} for held in (weights, gradients)))
 
     def forward(self, h: Tensor) -> Tensor:
         """Return every participant's outputs on its own batch."""

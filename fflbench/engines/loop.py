@@ -66,7 +66,7 @@ class Loop:
 
     def _batches(self, participant: int, round: int) -> Iterator[tuple[Tensor, Tensor]]:
         data, size = self.data, self.data.task.batch_size
-        for epoch in torch.from_numpy(data.order(participant, round)).to(data.y.device):
+        for epoch in torch.from_numpy(data.example_order(participant, round)).to(data.y.device):
             x, y = data.x[epoch], data.y[epoch]
             if x.ndim == 4:
                 # `contiguous` would leave images of one channel as they are, and they gain most.

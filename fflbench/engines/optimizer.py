@@ -25,7 +25,7 @@ class Optimizer:
         self.steps = torch.zeros((), device=weights.device)
         self.start = weights.clone() if task.proximal else weights
 
-    def keep(self, count: int) -> None:
+    def keep_first_rows(self, count: int) -> None:
         """Update only the first rows from now on."""
         for name in ("weights", "gradient", "first", "second", "start"):
             setattr(self, name, getattr(self, name)[:count])

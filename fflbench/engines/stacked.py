@@ -31,9 +31,9 @@ class Stacked:
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
         """Train all models from the same start, as many at a time as fit the cache."""
         task = self.data.task
-        orders = [self.data.order(who, round) for who in participants]
+        orders = [self.data.example_order(who, round) for who in participants]
         size = min(task.batch_size, max(order.shape[1] for order in orders))
-        batches = [_batches(order, size, task.local_steps) for order in orders]
+        batches = [_padded_batches(order, size, task.local_steps) for order in orders]
         # Participants with most batches first, so that a stack shrinks from its end as others finish.
         by_length = sorted(range(len(batches)), key=lambda place: -len(batches[place][0]))
         updates = np.empty((len(batches), len(weights)), np.float32)
@@ -51,8 +51,8 @@ class Stacked:
         steps = np.array([len(counts) for _, counts in batches])
         for first, last in pairwise([0, *np.unique(steps)]):
             active = int((steps >= last).sum())
-            optimizer.keep(active)
-            self._steps(
+            optimizer.keep_first_rows(active)
+            self._run_steps(
                 optimizer,
                 torch.from_numpy(np.stack([own[first:last] for own, _ in batches[:active]], 1)).to(device),
                 torch.from_numpy(np.stack([own[first:last] for _, own in batches[:active]], 1)).to(device),
@@ -61,10 +61,10 @@ class Stacked:
         return changes
 
     @torch.no_grad()
-    def _steps(self, optimizer: Optimizer, indices: Tensor, counts: Tensor) -> None:
+    def _run_steps(self, optimizer: Optimizer, indices: Tensor, counts: Tensor) -> None:
         """Run one step per row of batches; indices are steps x participants x batch, the first `counts` not padding."""
         data = self.data
-        self.layers.hold(self._tensors(optimizer.weights), self._tensors(optimizer.gradient))
+        self.layers.bind(self._tensor_views(optimizer.weights), self._tensor_views(optimizer.gradient))
         # Every participant's mean over its own batch; padding has weight zero.
         shares = (torch.arange(indices.shape[-1], device=counts.device) < counts[..., None]) / counts[..., None]
         for some, of_each in zip(torch.split(indices, GATHERED), torch.split(shares, GATHERED), strict=True):
@@ -75,13 +75,13 @@ class Stacked:
                 self.layers.backward(loss_gradients(data.task, outputs, labels).mul_(share.unsqueeze(-1)))
                 optimizer.step()
 
-    def _tensors(self, stack: Tensor) -> dict[str, Tensor]:
+    def _tensor_views(self, stack: Tensor) -> dict[str, Tensor]:
         """Return every participant's tensors, as views of a stack."""
         columns = self.model.columns
         return {name: stack[:, span].view(len(stack), *columns.shapes[name]) for name, span in columns.spans.items()}
 
 
-def _batches(order: Indices, size: int, steps: int | None) -> tuple[Indices, Indices]:
+def _padded_batches(order: Indices, size: int, steps: int | None) -> tuple[Indices, Indices]:
     """Return the batches of each epoch as indices, padded to full size, and the sizes without padding."""
     epochs, examples = order.shape
     per_epoch = math.ceil(examples / size)

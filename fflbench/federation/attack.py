@@ -1,5 +1,7 @@
 """Contract of poisoning attacks, and the knowledge that attackers have."""
 
+import copy
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
-from fflbench.arrays.columns import Columns
+from fflbench.arrays.columns import Columns, update_tensors
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
+from fflbench.federation.views import read_only
 from fflbench.tasks import Task
 from fflbench.types import Indices, Labels, Matrix, Vector
 
@@ -29,6 +32,45 @@ class Goal:
     """The inputs, with their true labels."""
     labels: Labels
     """The label that the attack wants for each input."""
+
+
+def checked_goal(goal: Any, test: Examples, task: Task) -> Goal | None:
+    """Return a goal in the types that models are evaluated on, or raise an error where it cannot be scored."""
+    if goal is None:
+        return None
+    if not (isinstance(goal, Goal) and _like(goal.examples, test, task) and _are_labels(goal.labels, task)) or not (
+        len(goal.examples) == len(goal.labels) > 0
+    ):
+        raise ParameterError(
+            "goal must return a Goal with at least one example, of the shape of those that it receives, and one label "
+            f"from 0 to {len(task.classes) - 1} for each"
+        )
+    examples = Examples(np.array(goal.examples.x, test.x.dtype), np.array(goal.examples.y, test.y.dtype))
+    return Goal(examples, np.array(goal.labels, test.y.dtype))
+
+
+def check_poisoned(examples: Any, own: Examples, task: Task) -> None:
+    """Raise an error for poisoned examples that cannot replace an attacker's own."""
+    if not (_like(examples, own, task) and len(examples) == len(own)):
+        raise ParameterError(
+            "poison_data must return Examples, as many as it receives and of the same shape, with labels from 0 to "
+            f"{len(task.classes) - 1}"
+        )
+
+
+def _like(examples: Any, others: Examples, task: Task) -> bool:
+    """Return whether these are examples of a task, with inputs of the shape of others."""
+    if not isinstance(examples, Examples) or not _are_labels(examples.y, task):
+        return False
+    return np.shape(examples.x) == (len(examples), *others.x.shape[1:])
+
+
+def _are_labels(labels: Any, task: Task) -> bool:
+    """Return whether these are numbers of a task's classes."""
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        return False
+    return bool(((values >= 0) & (values < len(task.classes))).all())
 
 
 @dataclass(frozen=True)
@@ -49,9 +91,10 @@ class LocalTraining:
         self, loop: "Loop", *, round: int, participant: int, weights: Vector, task: Task, rng: np.random.Generator
     ) -> None:
         self.round, self.participant, self.task, self.rng = round, participant, task, rng
-        self.weights = weights
+        self.weights = read_only(weights)
         """The global model."""
-        self._loop = loop
+        # Torch warns of arrays that are read-only.
+        self._loop, self._weights = loop, weights
 
     @property
     def columns(self) -> Columns:
@@ -65,15 +108,17 @@ class LocalTraining:
         own = data.indices[self.participant]
         return Examples(data.x[own].cpu().numpy(), data.y[own].cpu().numpy())
 
-    @property
+    @functools.cached_property
     def model(self) -> "nn.Module":
-        """Return the model with the global weights, for training by code of the attack's own; see `change`."""
-        self._loop.model.load(self.weights)
-        return self._loop.model.model.train()
+        """Model of the attacker's own with the global weights, for training by code of the attack; see `change`."""
+        self._loop.model.load(self._weights)
+        # A copy: whatever the attack does to it (freeze layers, replace tensors) must not reach other participants.
+        return copy.deepcopy(self._loop.model.model).train()
 
     def change(self) -> Vector:
         """Return the update that `model` amounts to: its weights minus the global ones."""
-        update: Vector = self._loop.model.flat.detach().cpu().numpy() - self.weights
+        weights = [tensor.detach().cpu().numpy().ravel() for _, tensor in update_tensors(self.model)]
+        update: Vector = np.concatenate(weights) - self.weights
         return update
 
     def train(
@@ -87,7 +132,7 @@ class LocalTraining:
         `edit_gradient` may change the gradient of all parameters before each step, `edit_weights` all parameters after
         it; both receive one vector and change it in place.
         """
-        return self._loop.train_one(self.weights, self.participant, self.round, edit_gradient, edit_weights)
+        return self._loop.train_one(self._weights, self.participant, self.round, edit_gradient, edit_weights)
 
 
 class Simulate(Protocol):

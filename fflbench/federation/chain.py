@@ -9,18 +9,17 @@ import numpy as np
 
 from fflbench import registry
 from fflbench.arrays.columns import Columns
-from fflbench.arrays.conversion import REAL
-from fflbench.arrays.kernels import combine
 from fflbench.crypto.entropy import Entropy
-from fflbench.errors import NotRegisteredError, ParameterError, did_you_mean
+from fflbench.errors import NotRegisteredError, ParameterError, did_you_mean_hint
 from fflbench.federation.messages import SERVER, GlobalModel
-from fflbench.federation.rule import FunctionRule, Geometry, NoAnswerError, Preaggregation, Rule
-from fflbench.federation.transport import Feedback, Memory, ServerSetting, Setting, Transport
-from fflbench.federation.views import Transcript, Upload, View, read_only
-from fflbench.parameters import Parameter, listed
+from fflbench.federation.rule import Geometry, NoAnswerError, Preaggregation, Rule
+from fflbench.federation.server import Server
+from fflbench.federation.transport import Memory, ServerSetting, Setting, Transport
+from fflbench.federation.views import Transcript, Upload, View
+from fflbench.plugin_parameters import Parameter, parameter_texts
 from fflbench.randomness import stream
 from fflbench.registry import CHAINED, Entry, Kind
-from fflbench.types import Coefficients, Indices, Matrix, Vector
+from fflbench.types import Indices, Matrix, Vector
 
 PLAIN, MEAN = "plain", "fedavg"
 """Default transport of a chain that names none, and default rule of a transport without a rule."""
@@ -40,7 +39,7 @@ class Parts:
         return self.transport, *self.preaggregations, self.rule
 
     def __str__(self) -> str:
-        return text_of([entry.name for entry in self.entries])
+        return chain_text([entry.name for entry in self.entries])
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -59,11 +58,11 @@ class Parts:
         for name in common:
             if name not in known:
                 tables = [f"{entry.name}.PARAMETER" for entry in self.entries if entry.parameters]
-                accepted = ", ".join([*listed(self.parameters), *(tables if len(tables) > 1 else ())])
+                accepted = ", ".join([*parameter_texts(self.parameters), *(tables if len(tables) > 1 else ())])
                 valid = f"valid: {accepted}" if accepted else "it takes no parameters"
                 if name in names:
                     raise ParameterError(f'defense "{self}": {name} must be a table of its parameters ({valid})')
-                hint = did_you_mean(name, [*known, *names])
+                hint = did_you_mean_hint(name, [*known, *names])
                 raise ParameterError(f'defense "{self}" has no parameter "{name}"{hint} ({valid})')
 
         def part(entry: Entry) -> dict[str, Any]:
@@ -78,7 +77,7 @@ class Parts:
         }
 
 
-def text_of(names: Sequence[str]) -> str:
+def chain_text(names: Sequence[str]) -> str:
     """Return the text of a chain, transport first; the plain transport, and the mean after any other, are left out."""
     if names[0] == PLAIN:
         return " + ".join(names[1:] or names)
@@ -87,7 +86,7 @@ def text_of(names: Sequence[str]) -> str:
 
 def parse(text: str) -> Parts:
     """Return the parts of a chain such as "nnm + trimmed-mean", or raise an error that says why it cannot be one."""
-    entries = list(_expanded(text))
+    entries = list(_expand(text))
     kinds = [entry.kind for entry in entries]
     transport = entries.pop(0) if kinds[0] is Kind.TRANSPORT else registry.get(Kind.TRANSPORT, PLAIN)
     # A transport without a rule gets the mean, the only rule that works with all transports.
@@ -104,36 +103,36 @@ def parse(text: str) -> Parts:
     if twice:
         raise ParameterError(f'"{text}" names {", ".join(sorted(twice))} twice')
     parts = Parts(transport, tuple(middle), last)
-    if reason := refusal(parts):
+    if reason := incompatibility(parts):
         raise ParameterError(f'"{text}" cannot work: {reason}')
     return parts
 
 
-def _expanded(text: str, inside: tuple[str, ...] = ()) -> Iterable[Entry]:
+def _expand(text: str, inside: tuple[str, ...] = ()) -> Iterable[Entry]:
     """Yield the registered parts of a chain; a named chain is replaced by its parts."""
     for name in text.split("+"):
-        entry = _find(name.strip(), text)
+        entry = _find_part(name.strip(), text)
         if entry.name in inside:
             raise ParameterError(f"{entry} is a part of itself: {' + '.join(inside)}")
         if entry.kind is Kind.DEFENSE:
-            yield from _expanded(entry.target, (*inside, entry.name))
+            yield from _expand(entry.target, (*inside, entry.name))
         else:
             yield entry
 
 
-def _find(name: str, text: str) -> Entry:
+def _find_part(name: str, text: str) -> Entry:
     for kind in CHAINED:
         if entry := registry.find(kind, name):
             return entry
     names = [entry.name for kind in CHAINED for entry in registry.entries(kind)]
     inside = "" if name == text.strip() else f' of "{text}"'
     raise NotRegisteredError(
-        f'defense "{name}"{inside} is not registered{did_you_mean(name, names)} '
+        f'defense "{name}"{inside} is not registered{did_you_mean_hint(name, names)} '
         "(fflbench list defenses; a file of your own: --plugin)"
     )
 
 
-def refusal(parts: Parts) -> str:
+def incompatibility(parts: Parts) -> str:
     """Return why the parts cannot be combined, in one sentence; an empty text if they can."""
     rows = parts.transport.target.rows
     if rows == "sum" and parts.preaggregations:
@@ -166,84 +165,6 @@ def defense(text: str, **given: Any) -> "Chain":
     return create(parse(text).check(given))
 
 
-class Server:
-    """The server's half of a defense: pre-aggregations and the rule, which see only a view, memory and a generator."""
-
-    def __init__(self, preaggregations: Sequence[Preaggregation], rule: Rule) -> None:
-        self.preaggregations, self.rule = tuple(preaggregations), rule
-
-    @property
-    def parts(self) -> tuple[Preaggregation | Rule, ...]:
-        """Return the pre-aggregations and the rule, in the order in which they run."""
-        return *self.preaggregations, self.rule
-
-    def aggregate(self, view: View, rng: np.random.Generator) -> tuple[Vector, Feedback]:
-        """Return the change of the global model and feedback to participants.
-
-        Pre-aggregations overwrite the view's rows: a second matrix may not fit.
-        """
-        geometry = Geometry(view.rows[:, view.columns.parameters])
-        for step in self.preaggregations:
-            if not len(view.rows):
-                break
-            try:
-                coefficients = step.coefficients(view, geometry, rng)
-            except NoAnswerError as none:
-                raise NoAnswerError(str(none), self._feedback_without_rows(view, rng)) from none
-            view = _combined(view, coefficients, regrouped=step.entry.regroups)
-            geometry = geometry.combined(coefficients, view.rows[:, view.columns.parameters])
-        rule = self.rule
-        result = rule.of(view, geometry, rng) if isinstance(rule, FunctionRule) else rule.aggregate(view, rng)
-        change, feedback = _answer(rule, result)
-        return change if view.scale == 1 else change * np.float32(view.scale), feedback
-
-    def _feedback_without_rows(self, view: View, rng: np.random.Generator) -> Feedback:
-        """Call the rule on a round without rows, since it may penalise the senders of rows that were not finite."""
-        per_row = {"rows": view.rows, "weights": view.weights, "participants": view.participants, "sizes": view.sizes}
-        empty: dict[str, Any] = {name: values[:0] for name, values in per_row.items() if values is not None}
-        try:
-            return _answer(self.rule, self.rule.aggregate(replace(view, **empty), rng))[1]
-        except NoAnswerError as none:
-            return none.feedback
-
-
-def _answer(rule: Rule, result: Any) -> tuple[Vector, Feedback]:
-    """Return the change and the feedback in a rule's result, or raise an error where the result is neither."""
-    change, feedback = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
-    numbers = None if isinstance(change, tuple) else np.asarray(change)
-    if numbers is None or numbers.dtype.kind not in REAL:
-        name = str(rule.entry) if isinstance(rule, FunctionRule) else type(rule).__name__
-        raise ParameterError(f"{name} must return the change of the model as numbers, or (change, feedback)")
-    return numbers, feedback
-
-
-def _combined(view: View, coefficients: Coefficients, *, regrouped: bool) -> View:
-    """Return the view with combined rows; the weight of a new row is the average of the rows it combines."""
-    n = len(view.rows)
-    shares = np.abs(coefficients)
-    total = shares.sum(1, keepdims=True)
-    # A row that combines nothing keeps its weight, or gets the average of all where their number changed.
-    nothing = np.eye(n) if len(shares) == n else np.full_like(shares, 1 / n)
-    shares = np.divide(shares, total, out=nothing, where=total > 0)
-    return replace(
-        view,
-        rows=read_only(combine(_writable(view.rows), coefficients)),
-        weights=shares @ view.weights,
-        participants=None if regrouped else view.participants,
-        sizes=None if regrouped else view.sizes,
-    )
-
-
-def _writable(rows: Matrix) -> Matrix:
-    """Return a writable view of the rows, or a copy where their owner does not allow writing."""
-    window = rows.view()
-    try:
-        window.flags.writeable = True
-    except ValueError:
-        window = rows.copy()
-    return window
-
-
 class Chain:
     """A defense that runs: its transport, which simulates all participants, and its server."""
 
@@ -258,7 +179,7 @@ class Chain:
     def validate(self, per_round: int) -> None:
         """Raise a `ParameterError` for parameters that cannot work with so many participants per round."""
         self.transport.validate(per_round)
-        for part, n in zip(self.server.parts, self._rows(per_round), strict=True):
+        for part, n in zip(self.server.parts, self._row_counts(per_round), strict=True):
             part.validate(n, per_round)
 
     def begin(self, setting: Setting, seed: int) -> None:
@@ -268,12 +189,14 @@ class Chain:
         self.transport.begin(setting, Entropy(seed))
         n = setting.per_round
         self.rule.begin(
-            ServerSetting(setting.participants, n, setting.columns, self.transport.multiple, self._rows(n)[-1])
+            ServerSetting(setting.participants, n, setting.columns, self.transport.multiple, self._row_counts(n)[-1])
         )
 
-    def simulated(self, seed: int) -> "Chain":
+    def simulation_copy(self, seed: int) -> "Chain":
         """Return a copy on which an attacker can try rows: the same memories, other random choices, no keys."""
-        twin = Chain(self.transport.simulated(Entropy(seed)), self.server.preaggregations, self.rule.simulated())
+        twin = Chain(
+            self.transport.simulation_copy(Entropy(seed)), self.server.preaggregations, self.rule.simulation_copy()
+        )
         twin.setting, twin._seed = self.setting, seed
         return twin
 
@@ -311,7 +234,7 @@ class Chain:
         transcript = self.transport.transmit(Upload(round, model, participants, rows, hostile, deviation, clean, watch))
         _check_view(transcript, self.transport)
         for who in participants:
-            transcript.ledger.enter(GlobalModel(round, SERVER, int(who), model.data))
+            transcript.ledger.add(GlobalModel(round, SERVER, int(who), model.data))
         view = transcript.server.without_non_finite()
         if any(part.uses_oracle for part in self.server.parts):
             # Rows without senders are those of all attackers, as far as anybody can say.
@@ -338,10 +261,10 @@ class Chain:
         """Return what the parts report for the history of a round."""
         return {**transcript.facts, **self.rule.report()}
 
-    def assumed(self, selected: int, n: int, attackers: int | None = None) -> int | None:
+    def assumed_attackers(self, selected: int, n: int, attackers: int | None = None) -> int | None:
         """Return the number of attackers that all parts with an f are set to tolerate; None without any f."""
-        parts = zip(self.server.parts, self._rows(n), strict=True)
-        assumed = [part.assumed(selected, rows, attackers) for part, rows in parts]
+        parts = zip(self.server.parts, self._row_counts(n), strict=True)
+        assumed = [part.assumed_attackers(selected, rows, attackers) for part, rows in parts]
         return min((f for f in assumed if f is not None), default=None)
 
     def flags(self) -> list[str]:
@@ -349,13 +272,13 @@ class Chain:
         selected, mixtures, flags = self.setting.per_round, "rows are mixtures of several participants' updates", []
         if self.transport.rows == "mixture" and self.rule.needs_participants:
             flags.append(f"{mixtures}, and its rule judges their senders by them")
-        if self.transport.rows == "mixture" and self.assumed(selected, selected, 0) is not None:
+        if self.transport.rows == "mixture" and self.assumed_attackers(selected, selected, 0) is not None:
             flags.append(f"{mixtures}, so that f attackers can reach more than f of them")
-        steps = zip(self.server.preaggregations, self._rows(selected), strict=False)
+        steps = zip(self.server.preaggregations, self._row_counts(selected), strict=False)
         warnings = [flag for step, n in steps for flag in step.warnings(selected, n)]
         return [*flags, *self.transport.flags(), *warnings, *self.rule.flags()]
 
-    def _rows(self, n: int) -> list[int]:
+    def _row_counts(self, n: int) -> list[int]:
         """Return the numbers of rows that each pre-aggregation and the rule receive for n updates."""
         counts = [1 if self.transport.rows == "sum" else n]
         for step in self.server.preaggregations:
@@ -369,7 +292,7 @@ def _rows_after(step: Preaggregation, n: int) -> int:
         return n
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n, 1), np.float32)
-    view = View(0, rows[0], rows, np.ones(n), Columns.plain(1), n, participants=np.arange(n))
+    view = View(0, rows[0], rows, np.ones(n), Columns.of_length(1), n, participants=np.arange(n), attackers=0)
     try:
         return len(step.coefficients(view, Geometry(rows), rng)) or n
     except NoAnswerError:

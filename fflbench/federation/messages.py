@@ -18,6 +18,7 @@ LARGEST_FLOAT = 3.4028234e38
 MAGIC = b"FFL1"
 
 Bytes: TypeAlias = "bytes | memoryview[int]"
+"""Content of a message's field; arrays are sent without a copy."""
 
 SERVER = 0xFFFFFFFF
 """The server's pseudonym, and the largest number that a header holds."""
@@ -25,7 +26,7 @@ SECOND_SERVER = SERVER - 1
 """Pseudonym of a second server, for transports with two."""
 
 
-class Part(NamedTuple):
+class MessagePart(NamedTuple):
     """Declaration of a message's field: the kind under which a ledger counts it, and its meaning."""
 
     kind: str
@@ -34,7 +35,7 @@ class Part(NamedTuple):
     """Whether it has the length of the model."""
 
 
-FRAMING = Part("framing", "Headers and lengths")
+FRAMING = MessagePart("framing", "Headers and lengths")
 
 
 def check_header(round: int, sender: int, receiver: int) -> None:
@@ -50,7 +51,7 @@ class Message:
     """Message from one pseudonym to another in one round."""
 
     KIND: ClassVar[int]
-    PARTS: ClassVar[Mapping[str, Part]]
+    PARTS: ClassVar[Mapping[str, MessagePart]]
     """Declarations of its fields, in their order."""
     rides_along: ClassVar[bool] = False
     """Whether it travels with another message, and so costs no latency of its own."""
@@ -74,7 +75,7 @@ class Message:
         """Return the message as one bytes object."""
         return b"".join(self.parts())
 
-    def sizes(self) -> dict[Part, int]:
+    def sizes(self) -> dict[MessagePart, int]:
         """Return the number of bytes by kind; frames are a kind of their own."""
         sizes = {FRAMING: HEADER.size + LENGTH.size * len(self.PARTS)}
         for name, part in self.PARTS.items():
@@ -119,7 +120,7 @@ class GlobalModel(Message):
     """The global model, from the server to a selected participant."""
 
     KIND = 6
-    PARTS = {"model": Part("global model", "The global model", vector=True)}  # noqa: RUF012
+    PARTS = {"model": MessagePart("global model", "The global model", vector=True)}  # noqa: RUF012
 
     model: Bytes
 
@@ -129,7 +130,7 @@ class Update(Message):
     """A participant's update in the clear."""
 
     KIND = 7
-    PARTS = {"update": Part("update", "An update submitted as it is", vector=True)}  # noqa: RUF012
+    PARTS = {"update": MessagePart("update", "An update submitted as it is", vector=True)}  # noqa: RUF012
 
     update: Bytes
 
@@ -140,7 +141,7 @@ class FeedbackMessage(Message):
 
     KIND = 5
     rides_along = True
-    PARTS = {"content": Part("feedback", "The server's feedback to a participant")}  # noqa: RUF012
+    PARTS = {"content": MessagePart("feedback", "The server's feedback to a participant")}  # noqa: RUF012
 
     content: Bytes
 

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fflbench.arrays import kernels
+from fflbench.attacker_tolerance import is_tolerated, largest_tolerated
 from fflbench.errors import ParameterError
 from fflbench.federation.transport import Feedback, Memory, ServerSetting
 from fflbench.federation.views import View
-from fflbench.registry import Entry, Kind, wrap_functions
-from fflbench.tolerance import bears, largest
+from fflbench.registry import Entry, Kind, set_function_wrapper
 from fflbench.types import Coefficients, Indices, Matrix, Vector
 
 PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%")
@@ -67,14 +67,14 @@ class Rule:
         """Prepare for the first round."""
         self.setting, self.memory = setting, {}
 
-    def simulated(self) -> Self:
+    def simulation_copy(self) -> Self:
         """Return a copy on which an attacker can try rows: the same memory, and nothing else."""
         twin = dataclasses.replace(self)  # type: ignore[type-var]
         twin.begin(self.setting)
         twin.memory = {name: array.copy() for name, array in self.memory.items()}
         return twin
 
-    def assumed(self, selected: int, n: int, attackers: int | None = None) -> int | None:
+    def assumed_attackers(self, selected: int, n: int, attackers: int | None = None) -> int | None:
         """Return the number of attackers it is set to tolerate among n rows; None where it has no f.
 
         The true number of attackers is given where it is known.
@@ -125,7 +125,7 @@ class Geometry:
     @property
     def distances(self) -> npt.NDArray[np.float64]:
         """Return the squared Euclidean distances between all rows."""
-        return kernels.distances_of(self.products)
+        return kernels.distances_from_gram(self.products)
 
     def combined(self, coefficients: Coefficients, rows: Matrix) -> "Geometry":
         """Return the geometry of combined rows; known inner products are reused without another pass."""
@@ -141,7 +141,7 @@ class Function:
         self.parameters = dict(parameters)
         self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
         if "f" in self.parameters:
-            _check_text(entry, self.parameters["f"])
+            _check_f_text(entry, self.parameters["f"])
 
     @property
     def uses_oracle(self) -> bool:
@@ -150,17 +150,17 @@ class Function:
 
     def validate(self, n: int, selected: int) -> None:
         """Raise a `ParameterError` for an f that the function cannot tolerate among n rows."""
-        f = self.assumed(selected, n)
+        f = self.assumed_attackers(selected, n)
         if f is not None:
             self._check_f(f, n)
 
-    def assumed(self, selected: int, n: int, attackers: int | None = None) -> int | None:
+    def assumed_attackers(self, selected: int, n: int, attackers: int | None = None) -> int | None:
         """Return its f; None without one, or where it is the true number of attackers and that is not known."""
         f = self.parameters.get("f")
         if f == ORACLE:
             return attackers
         if f == "bound":
-            return largest(self.entry.tolerates, n)
+            return largest_tolerated(self.entry.tolerates, n)
         if isinstance(f, str) and (percentage := PERCENTAGE.fullmatch(f)):
             return int(selected * Fraction(percentage[1]) / 100)
         return f
@@ -168,9 +168,9 @@ class Function:
     def warnings(self, selected: int, n: int) -> list[str]:
         """Return warnings about an f that is an oracle, 0, or defined but beyond what the function guarantees."""
         if self.uses_oracle:
-            return [f"{self.entry.name} is told the true number of attackers of each round: an oracle"]
-        f = self.assumed(selected, n)
-        if f is not None and not bears(self.entry.tolerates, f, n):
+            return [f"{self.entry.name} knows the true number of attackers of each round: an oracle"]
+        f = self.assumed_attackers(selected, n)
+        if f is not None and not is_tolerated(self.entry.tolerates, f, n):
             return [f"f = {f} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
         return [f"f = 0 of {n}: {self.entry.name} is set to tolerate no attacker"] if f == 0 else []
 
@@ -180,7 +180,7 @@ class Function:
         n = len(view.rows)
         given = self.parameters | {name: FILL[name](view, geometry, rng) for name in self.filled_in}
         if "f" in given:
-            given["f"] = self.assumed(view.selected, n, view.attackers)
+            given["f"] = self.assumed_attackers(view.selected, n, view.attackers)
             if given["f"] is None:
                 raise ParameterError(f'{self.entry}: f = "{ORACLE}" is known only in a federation; give a number')
             try:
@@ -190,11 +190,11 @@ class Function:
         return self.entry.target(view.rows, **given)
 
     def _check_f(self, f: int, n: int) -> None:
-        if not bears(self.entry.defined, f, n):
+        if not is_tolerated(self.entry.defined, f, n):
             raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
 
 
-def _check_text(entry: Entry, f: Any) -> None:
+def _check_f_text(entry: Entry, f: Any) -> None:
     """Raise an error for a text that is no way to set f."""
     percentage = PERCENTAGE.fullmatch(f) if isinstance(f, str) else None
     if isinstance(f, str) and f not in ("bound", ORACLE) and not (percentage and Fraction(percentage[1]) <= 100):
@@ -228,15 +228,15 @@ class FunctionRule(Function, Rule):
         """Whether the function asks for an update of the server's own examples."""
         return self.entry.root_update
 
-    def simulated(self) -> Self:
+    def simulation_copy(self) -> Self:
         """Return itself: it has no memory."""
         return self
 
     def aggregate(self, view: View, rng: np.random.Generator) -> Vector:
         """Return the function's aggregate."""
-        return self.of(view, Geometry(view.rows[:, view.columns.parameters]), rng)
+        return self.aggregate_with(view, Geometry(view.rows[:, view.columns.parameters]), rng)
 
-    def of(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
+    def aggregate_with(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
         """Return the function's aggregate, with norms or distances that may be known already."""
         aggregate: Vector = self.call(view, geometry, rng)
         return aggregate
@@ -262,5 +262,5 @@ class Preaggregation(Function):
         return matrix
 
 
-wrap_functions(Kind.RULE, FunctionRule)
-wrap_functions(Kind.PREAGGREGATION, Preaggregation)
+set_function_wrapper(Kind.RULE, FunctionRule)
+set_function_wrapper(Kind.PREAGGREGATION, Preaggregation)

@@ -92,25 +92,25 @@ class Transport:
             raise TypeError(f"{cls.__name__}.multiple must be a whole number from 1")
 
     @property
-    def leaves_out(self) -> str:
+    def simulated_part(self) -> str:
         """Part of the protocol that is only simulated with these parameters, if any: its cost cannot be measured."""
         return ""
 
     @staticmethod
-    def missing() -> str:
+    def missing_dependency() -> str:
         """Return which dependency is not installed, and how to install it; an empty text if none."""
         return ""
 
     def validate(self, per_round: int) -> None:
         """Raise a `ParameterError` for parameters that cannot work with so many participants per round."""
-        if missing := self.missing():
+        if missing := self.missing_dependency():
             raise ParameterError(missing)
 
     def begin(self, setting: Setting, entropy: Entropy) -> None:
         """Prepare for the first round."""
         self.setting, self.entropy, self.memory = setting, entropy, {}
 
-    def simulated(self, entropy: Entropy) -> Self:
+    def simulation_copy(self, entropy: Entropy) -> Self:
         """Return a transport on which an attacker can try rows: the same memory, other random choices, no keys."""
         fast = {"mode": "fast"} if "mode" in vars(self) else {}
         twin = dataclasses.replace(self, **fast)  # type: ignore[type-var]
@@ -125,7 +125,7 @@ class Transport:
     def deliver(self, transcript: Transcript, feedback: Feedback) -> None:
         """Carry the server's feedback to participants."""
         for who, value in feedback.items():
-            transcript.ledger.enter(FeedbackMessage.of(transcript.round, int(who), value))
+            transcript.ledger.add(FeedbackMessage.of(transcript.round, int(who), value))
 
     @classmethod
     def collude(cls, view: View, who: int, own: ParticipantView, people: Sequence[int]) -> list[ObservedUpdates]:
@@ -161,7 +161,7 @@ class Transport:
         """Return a transcript in which every row reached the server unchanged, under its sender's name."""
         transcript = Transcript(upload.round)
         for who, row in zip(upload.participants, upload.rows, strict=True):
-            transcript.ledger.enter(Update(upload.round, int(who), SERVER, row.data))
+            transcript.ledger.add(Update(upload.round, int(who), SERVER, row.data))
         transcript.views["server"] = View(
             round=upload.round,
             model=upload.model,

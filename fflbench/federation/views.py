@@ -162,7 +162,7 @@ class ObservedUpdates:
 
     updates: tuple[Vector, ...]
     """Mean updates, each over the same number of participants."""
-    people: tuple[int, ...]
+    participants: tuple[int, ...]
     """Participants against whose data the updates are scored, all together."""
     layer: str = ""
     """Name of the weights that could be separated, with their bias, where only one layer could."""

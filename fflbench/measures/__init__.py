@@ -2,6 +2,6 @@
 
 from fflbench.measures.measure import Context, Curve, Measure, Outcome
 from fflbench.metrics import Metric, share
-from fflbench.records.validation import Content
+from fflbench.records.validation import RecordFields
 
-__all__ = ["Content", "Context", "Curve", "Measure", "Metric", "Outcome", "share"]
+__all__ = ["Context", "Curve", "Measure", "Metric", "Outcome", "RecordFields", "share"]

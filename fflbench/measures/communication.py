@@ -10,59 +10,72 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt
 
-from fflbench.errors import ParameterError
-from fflbench.federation.chain import Chain
-from fflbench.federation.ledger import Ledger, Way
-from fflbench.federation.timing import Timing
-from fflbench.measures import published
-from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
-from fflbench.measures.network import Network, brea, time_taken
-from fflbench.measures.one_round import aggregated, begun, require_real
-from fflbench.metrics import LOWER, STILL, Metric
-from fflbench.records.record import Record
-from fflbench.records.validation import Content, NotNegative, Text
-from fflbench.registration import measure
-from fflbench.report.groups import Group, groups, parameters_of
-from fflbench.report.table import Cell, Column, FilledColumn, Table
-from fflbench.tasks import Task
-from fflbench.texts import slug
-from fflbench.types import Matrix
+from fflbench.measures.network_time import NetworkSpeed, brea_seconds, communication_seconds
+from fflbench.plugin import (
+    LOWER,
+    NO_DRIFT,
+    PROCESS_BYTES,
+    Chain,
+    Column,
+    Context,
+    Direction,
+    FilledColumn,
+    Ledger,
+    Matrix,
+    Measure,
+    Metric,
+    NotNegative,
+    Outcome,
+    ParameterError,
+    Record,
+    RecordFields,
+    Table,
+    TableCell,
+    Task,
+    Text,
+    Timing,
+    measure,
+    one_round,
+    published_results,
+    record_groups,
+    slug,
+)
 
 BYTES = "Bytes that a participant sends and receives in a round, counted from real messages."
 
-NOT_THE_PAPERS = ("mac", "framing")
+NOT_IN_PAPER = ("mac", "framing")
 """Kinds of messages that the paper does not count."""
 
-PAPERS_FLIGHTS_BETWEEN = 4
+PAPERS_MESSAGES_BETWEEN = 4
 """Latencies that the paper charges for an exchange between two participants, which takes three messages."""
 
 PAPERS_ROUNDING = 100
 """Bytes to which the paper rounds the size of a model: 0.0001 MB."""
 
 
-def _cost(name: str, title: str, meaning: str, unit: str = "s", **declared: Any) -> Metric:
+def _cost_metric(name: str, title: str, meaning: str, unit: str = "s", **declared: Any) -> Metric:
     return Metric(name, title, meaning, LOWER, unit=unit, low=0.0, seeded=False, **declared)
 
 
-def _seconds(name: str, title: str, meaning: str, **declared: Any) -> Metric:
-    return _cost(name, title, meaning, digits=3, drift=STILL, **declared)
+def _seconds_metric(name: str, title: str, meaning: str, **declared: Any) -> Metric:
+    return _cost_metric(name, title, meaning, digits=3, drift=NO_DRIFT, **declared)
 
 
-class _SecondsByPart(Content):
+class _SecondsByPart(RecordFields):
     server: NotNegative
     between: NotNegative
     latency: NotNegative
     total: NotNegative
 
 
-class _SecondsByWay(Content):
+class _SecondsByWay(RecordFields):
     papers_way: _SecondsByPart
     rounded: _SecondsByPart
     parameters: _SecondsByPart
     sent: _SecondsByPart
 
 
-class _Facts(Content):
+class _Facts(RecordFields):
     bytes_per_participant: dict[Text, dict[Text, NotNegative]]
     kinds: dict[Text, Text]
     model_bytes_the_papers_way: NotNegative
@@ -79,11 +92,13 @@ class Communication(Measure):
     facts = _Facts
     exact_facts = ("bytes_per_participant",)
     metrics = (
-        _cost("bytes", "bytes a participant", BYTES, "kB", factor=1e-3, digits=1, headline=True, exact=True),
-        _seconds("seconds", "time on the network", "Seconds that a participant's messages take on the network."),
-        _seconds("seconds_before_macs_and_framing", "without MACs and framing", "Of parameters alone.", shown=False),
-        _seconds("seconds_the_papers_way", "as the paper counts", "With the paper's rounding.", shown=False),
-        _cost("server_bytes", "bytes at the server", "With all participants.", "GB", factor=1e-9, exact=True),
+        _cost_metric("bytes", "bytes a participant", BYTES, "kB", factor=1e-3, digits=1, headline=True, exact=True),
+        _seconds_metric("seconds", "time on the network", "Seconds that a participant's messages take on the network."),
+        _seconds_metric(
+            "seconds_before_macs_and_framing", "without MACs and framing", "Of parameters alone.", shown=False
+        ),
+        _seconds_metric("seconds_the_papers_way", "as the paper counts", "With the paper's rounding.", shown=False),
+        _cost_metric("server_bytes", "bytes at the server", "With all participants.", "GB", factor=1e-9, exact=True),
     )
 
     updates: Annotated[int, Ge(2), "participants whose messages are sent for real"] = 2
@@ -93,44 +108,49 @@ class Communication(Measure):
     latency: Annotated[float, Ge(0), "milliseconds that each message takes in addition"] = 29.0
 
     @classmethod
-    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return _tables(records)
+    def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _byte_and_time_tables(records)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
-        require_real(defense, self.updates)
+        one_round.require_measurable_cost(defense, self.updates)
 
-    def memory(self, task: Task) -> int:
+    def memory_bytes(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * task.columns().count * (self.updates + 16)
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         return 3.0
 
     def run(self, context: Context) -> Outcome:
         defense, seed, columns = context.defense, context.seed, context.task.columns()
         updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)
-        ledger = _messages(begun(defense, self.updates, columns, seed), updates)
-        context.step(1)
-        sizes, flights = ledger.per_participant(self.updates)
+        ledger = _ledger_of_round(one_round.begin_chain(defense, self.updates, columns, seed), updates)
+        context.report_step(1)
+        sizes, messages = ledger.per_participant(self.updates)
         parameters = 4 * (columns.parameters.stop - columns.parameters.start)
         vectors = {
             way: sum(size for kind, size in kinds.items() if ledger.kinds[kind].vector) for way, kinds in sizes.items()
         }
-        counted = {
-            way: sum(size for kind, size in kinds.items() if kind not in NOT_THE_PAPERS) for way, kinds in sizes.items()
+        without_macs = {
+            way: sum(size for kind, size in kinds.items() if kind not in NOT_IN_PAPER) for way, kinds in sizes.items()
         }
 
-        def with_model_of(model: float) -> dict[Way, float]:
-            """Return the bytes without MACs and framing, for a model of so many."""
-            return {way: counted[way] - vectors[way] + vectors[way] / (4 * columns.count) * model for way in counted}
+        def bytes_with_model_size(model: float) -> dict[Direction, float]:
+            """Return the bytes without MACs and framing for a model of this size in bytes."""
+            return {
+                way: without_macs[way] - vectors[way] + vectors[way] / (4 * columns.count) * model
+                for way in without_macs
+            }
 
         rounded = PAPERS_ROUNDING * round(parameters / PAPERS_ROUNDING)
-        papers_flights = {**flights, "between": PAPERS_FLIGHTS_BETWEEN if flights["between"] else 0}
-        network = Network(self.download, self.upload, self.latency)
+        papers_messages = {**messages, "between": PAPERS_MESSAGES_BETWEEN if messages["between"] else 0}
+        network = NetworkSpeed(self.download, self.upload, self.latency)
         ways = {
-            "papers_way": time_taken(network, with_model_of(rounded), papers_flights),
-            "rounded": time_taken(network, with_model_of(rounded), flights),
-            "parameters": time_taken(network, with_model_of(parameters), flights),
-            "sent": time_taken(network, {way: sum(kinds.values()) for way, kinds in sizes.items()}, flights),
+            "papers_way": communication_seconds(network, bytes_with_model_size(rounded), papers_messages),
+            "rounded": communication_seconds(network, bytes_with_model_size(rounded), messages),
+            "parameters": communication_seconds(network, bytes_with_model_size(parameters), messages),
+            "sent": communication_seconds(
+                network, {way: sum(kinds.values()) for way, kinds in sizes.items()}, messages
+            ),
         }
         total = sum(sum(kinds.values()) for kinds in sizes.values())
         return Outcome(
@@ -145,7 +165,7 @@ class Communication(Measure):
             facts={
                 "bytes_per_participant": {way: dict(kinds) for way, kinds in sizes.items()},
                 "kinds": {kind: part.meaning for kind, part in ledger.kinds.items()},
-                "messages_per_participant": flights,
+                "messages_per_participant": messages,
                 "model_bytes": parameters,
                 "model_bytes_the_papers_way": rounded,
                 "columns": columns.count,
@@ -154,13 +174,12 @@ class Communication(Measure):
         )
 
 
-def _messages(chain: Chain, updates: Matrix) -> Ledger:
+def _ledger_of_round(chain: Chain, updates: Matrix) -> Ledger:
     """Return the ledger of one round, from the global model to the server's feedback."""
-    selected = chain.select(0)
-    transcript = chain.transmit(0, np.zeros(updates.shape[1], np.float32), selected, updates[: len(selected)])
-    aggregated(chain, transcript)
+    transcript = one_round.transmit(chain, 0, updates)
+    one_round.aggregate(chain, transcript)
     if not transcript.ledger.messages["up"]:
-        raise ParameterError("its messages cannot be counted: none to the server was entered in the ledger")
+        raise ParameterError("its messages cannot be counted: its transport enters none to the server in the ledger")
     return transcript.ledger
 
 
@@ -179,25 +198,25 @@ WAYS_OF_TIME = {
 }
 
 
-def _tables(records: Sequence[Record]) -> Iterable[Table]:
+def _byte_and_time_tables(records: Sequence[Record]) -> Iterable[Table]:
     """Return bytes by kind, and seconds by the paper's method and by the ledger."""
-    for group in groups([record for record in records if record.status == "done"]):
+    for group in record_groups.group_records([record for record in records if record.status == "done"]):
         first = {record.labels["defense"]: record for record in reversed(group.records)}
         own = [first[name] for name in group.defenses]
-        yield _by_kind(group, own)
-        yield _by_way(group, own)
+        yield _table_of_bytes_by_kind(group, own)
+        yield _table_of_seconds(group, own)
 
 
-def _by_kind(group: Group, records: Sequence[Record]) -> Table:
-    filled: dict[tuple[str, str], dict[str, Cell]] = {}
+def _table_of_bytes_by_kind(group: record_groups.RecordGroup, records: Sequence[Record]) -> Table:
+    filled: dict[tuple[str, str], dict[str, TableCell]] = {}
     meanings: dict[str, str] = {}
     for record in records:
         meanings |= record.facts["kinds"]
         for way, sizes in record.facts["bytes_per_participant"].items():
             for kind, size in sizes.items():
-                cell = Cell(mean=float(size)).behind([record])
+                cell = TableCell(mean=float(size)).with_records([record])
                 filled.setdefault((way, kind), {})[record.labels["defense"]] = cell
-    return Table.of(
+    return Table.from_columns(
         [
             FilledColumn(
                 Column(
@@ -211,35 +230,41 @@ def _by_kind(group: Group, records: Sequence[Record]) -> Table:
             for (way, kind), cells in filled.items()
         ],
         rows=[record.labels["defense"] for record in records],
-        name=slug(f"bytes-{group.head}"),
-        title=f"{group.head}: bytes a participant sends and receives in a round, by kind",
+        name=slug(f"bytes-{group.heading}"),
+        title=f"{group.heading}: bytes a participant sends and receives in a round, by kind",
         section=SECTION,
         notes=("Counted from real messages. Between participants, bytes count for both, who send and who receive.",),
     )
 
 
-def _by_way(group: Group, records: Sequence[Record]) -> Table:
-    setting = parameters_of(records[0])
-    network = Network(setting["download"], setting["upload"], setting["latency"])
-    computed = brea(network, records[0].facts["model_bytes_the_papers_way"], setting["participants"])
+def _table_of_seconds(group: record_groups.RecordGroup, records: Sequence[Record]) -> Table:
+    setting = record_groups.measure_parameters(records[0])
+    network = NetworkSpeed(setting["download"], setting["upload"], setting["latency"])
+    computed = brea_seconds(network, records[0].facts["model_bytes_the_papers_way"], setting["participants"])
     by_formula = vars(computed) | {"total": computed.total}
     own = {record.labels["defense"]: record for record in records}
     filled = []
     for part, text in WAYS_OF_TIME.items():
         meaning = f"Seconds {text}, counted as the paper does."
-        cells = {name: _cell(record.facts["seconds"]["papers_way"][part], record) for name, record in own.items()}
-        cells[BREA] = Cell(mean=by_formula[part])
-        filled.append(FilledColumn(_column(f"paper-{part}", f"paper's way: {part}, s", meaning), cells))
-    printed = {name: _printed(record) for name, record in own.items()}
-    printed[BREA] = _printed(records[0], "brea")
-    filled.append(FilledColumn(_column("printed", "the paper prints, s", "In all, as the paper prints it."), printed))
+        cells = {
+            name: _seconds_cell(record.facts["seconds"]["papers_way"][part], record) for name, record in own.items()
+        }
+        cells[BREA] = TableCell(mean=by_formula[part])
+        filled.append(FilledColumn(_seconds_column(f"paper-{part}", f"paper's way: {part}, s", meaning), cells))
+    printed = {name: _published_seconds_cell(record) for name, record in own.items()}
+    printed[BREA] = _published_seconds_cell(records[0], "brea")
+    filled.append(
+        FilledColumn(_seconds_column("printed", "the paper prints, s", "In all, as the paper prints it."), printed)
+    )
     for way, title in LEDGER.items():
-        cells = {name: _cell(record.facts["seconds"][way]["total"], record) for name, record in own.items()}
-        filled.append(FilledColumn(_column(way, f"ledger, {title}, s", "By the messages that were sent."), cells))
-    return Table.of(
+        cells = {name: _seconds_cell(record.facts["seconds"][way]["total"], record) for name, record in own.items()}
+        filled.append(
+            FilledColumn(_seconds_column(way, f"ledger, {title}, s", "By the messages that were sent."), cells)
+        )
+    return Table.from_columns(
         filled,
-        name=slug(f"seconds-{group.head}"),
-        title=f"{group.head}: seconds a round's messages take a participant",
+        name=slug(f"seconds-{group.heading}"),
+        title=f"{group.heading}: seconds a round's messages take a participant",
         section=SECTION,
         notes=(
             f"Download {network.download:g} Mbps, upload {network.upload:g} Mbps, latency {network.latency:g} ms. "
@@ -250,14 +275,16 @@ def _by_way(group: Group, records: Sequence[Record]) -> Table:
     )
 
 
-def _column(name: str, title: str, meaning: str) -> Column:
+def _seconds_column(name: str, title: str, meaning: str) -> Column:
     return Column(name=name, title=title, meaning=meaning, digits=4)
 
 
-def _cell(seconds: float, record: Record) -> Cell:
-    return Cell(mean=seconds).behind([record])
+def _seconds_cell(seconds: float, record: Record) -> TableCell:
+    return TableCell(mean=seconds).with_records([record])
 
 
-def _printed(record: Record, method: str = "") -> Cell:
-    printed = published.of("communication").get((record.configuration["task"]["name"], method or record.defense))
-    return Cell(mean=printed.total) if printed else Cell()
+def _published_seconds_cell(record: Record, method: str = "") -> TableCell:
+    printed = published_results.table("communication").get(
+        (record.configuration["task"]["name"], method or record.defense)
+    )
+    return TableCell(mean=printed.total) if printed else TableCell()

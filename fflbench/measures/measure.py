@@ -1,4 +1,4 @@
-"""Contract of measures: their metrics, needs and run, and their contributions to tables and figures.
+"""Base class of measures: their metrics, requirements and run, and their tables and figures.
 
 A measure is a registered class whose fields are its parameters; a suite names it in its [measure] table (without one,
 it is robustness). It receives the task, defense and attack of a cell in a `Context` and returns an `Outcome`.
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fflbench.metrics import Metric
-from fflbench.records.arrays import Arrays
-from fflbench.records.parts import CHAIN
+from fflbench.records.cell_configuration import CHAIN
+from fflbench.records.npz_file import Arrays
 from fflbench.records.record import Record
-from fflbench.records.validation import Content
+from fflbench.records.validation import RecordFields
 from fflbench.registry import Kind
-from fflbench.report.picture import Picture
-from fflbench.report.table import FilledColumn, Table
+from fflbench.report.figure_files import ReportFigure
+from fflbench.report.table_model import FilledColumn, Table
 from fflbench.types import State
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from fflbench.federation import Attack, Deviation
     from fflbench.federation.chain import Chain
-    from fflbench.federation.timing import Timing
+    from fflbench.federation.time_estimates import Timing
     from fflbench.tasks import Task
 
 PROCESS_BYTES = 10**9 // 2
-"""Memory of a worker before it does anything, torch included."""
+"""Memory of a worker process with torch loaded."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Context:
     attack: Any = None
     """Attack of the kind that the measure names, if any."""
     deviation: "Deviation | None" = None
-    """Deviation of participants from the transport's protocol; None where everybody follows it."""
+    """Deviation of participants from the transport's protocol; None where all follow it."""
     goals: "Sequence[Attack]" = ()
-    """Attacks for whose goals the model is scored where nobody attacks."""
+    """Attacks for whose goals the model is scored where there are no attackers."""
     device: str = "cpu"
     report: Callable[[int, float | None], None] = lambda step, accuracy: None
     """Called after every step, with the accuracy so far where there is one."""
@@ -64,7 +64,9 @@ class Context:
     resume: Callable[[Callable[[State], None]], None] = lambda restore: None
     """Function that returns the state of an earlier run, if any."""
 
-    def step(self, number: int, *, accuracy: float | None = None, state: Callable[[], State] | None = None) -> None:
+    def report_step(
+        self, number: int, *, accuracy: float | None = None, state: Callable[[], State] | None = None
+    ) -> None:
         """Report that so many steps are done; with `state`, the cell can resume from here."""
         self.report(number, accuracy)
         if state:
@@ -88,12 +90,12 @@ class Curve:
 
 
 class Measure:
-    """A way to measure a defense on a task."""
+    """Measure of a defense on a task."""
 
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """All metrics of a finished cell that tables, plots and `verify` use."""
     alone: ClassVar[bool] = False
-    """Whether its cells must have the machine to themselves; their metrics are then not reproducible to the bit."""
+    """Whether its cells must run one at a time on a machine; their metrics are then not reproducible bit by bit."""
     needs_data: ClassVar[bool] = True
     """Whether it uses the task's data."""
     attacked: ClassVar[Kind | None] = None
@@ -107,9 +109,9 @@ class Measure:
 
     # Content of its records
 
-    facts: ClassVar[type[Content]] = Content
+    facts: ClassVar[type[RecordFields]] = RecordFields
     """Model of the facts that its tables use."""
-    item: ClassVar[type[Content]] = Content
+    item: ClassVar[type[RecordFields]] = RecordFields
     """Model of the items of its history."""
     exact_facts: ClassVar[tuple[str, ...]] = ()
     """Facts that are the same on every machine."""
@@ -140,14 +142,14 @@ class Measure:
             raise TypeError(f"{cls.__name__}.attacked must be Kind.ATTACK, Kind.PRIVACY_ATTACK or None")
         if not cls.depends_on or not set(cls.depends_on) <= set(CHAIN):
             raise TypeError(f"{cls.__name__}.depends_on must be some of {', '.join(CHAIN)}")
-        if not (issubclass(cls.facts, Content) and issubclass(cls.item, Content)):
-            raise TypeError(f"{cls.__name__}.facts and .item must be subclasses of Content")
+        if not (issubclass(cls.facts, RecordFields) and issubclass(cls.item, RecordFields)):
+            raise TypeError(f"{cls.__name__}.facts and .item must be subclasses of RecordFields")
 
-    def applies(self, defense: "Chain") -> bool:
-        """Return whether it makes sense for a defense; cells where it does not are left out."""
+    def applies_to(self, defense: "Chain") -> bool:
+        """Return whether it is defined for a defense; cells where it is not are left out."""
         return True
 
-    def takes(self, attack: Any) -> bool:
+    def accepts_attack(self, attack: Any) -> bool:
         """Return whether it can run this attack."""
         return True
 
@@ -157,15 +159,15 @@ class Measure:
     def check_arrays(self, arrays: Arrays) -> None:
         """Raise a `ValueError` for arrays beside a record that are not this measure's."""
 
-    def steps(self, task: "Task") -> int:
+    def step_count(self, task: "Task") -> int:
         """Return the number of steps that `run` reports."""
         return 1
 
-    def memory(self, task: "Task") -> int:
+    def memory_bytes(self, task: "Task") -> int:
         """Return the approximate number of bytes that a cell needs."""
         return PROCESS_BYTES
 
-    def estimate(self, task: "Task", defense: "Chain", attack: Any, timing: "Timing") -> float:
+    def estimate_seconds(self, task: "Task", defense: "Chain", attack: Any, timing: "Timing") -> float:
         """Return the approximate seconds of a cell; `timing` measures training and defenses on this machine."""
         return 1.0
 
@@ -174,9 +176,14 @@ class Measure:
         raise NotImplementedError
 
     @classmethod
-    def shown(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
+    def shown_metrics(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
         """Return the metrics that tables of these records have columns for; all records are of one attack."""
         return tuple(metric for metric in cls.metrics if metric.shown)
+
+    @classmethod
+    def score_clean_for_attack(cls, clean: Record, attacked: Record) -> Record:
+        """Return a record without attack with metrics comparable to those of a record under attack."""
+        return clean
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
@@ -184,12 +191,12 @@ class Measure:
         return ()
 
     @classmethod
-    def notes(cls, records: Sequence[Record]) -> Iterable[str]:
+    def table_notes(cls, records: Sequence[Record]) -> Iterable[str]:
         """Return notes for readers of tables of one setting; the records are finished ones."""
         return ()
 
     @classmethod
-    def demonstrates(cls, parameters: Mapping[str, Any]) -> bool:
+    def is_demonstration(cls, parameters: Mapping[str, Any]) -> bool:
         """Return whether cells with these parameters are demonstrations, which the joined table leaves out."""
         return False
 
@@ -199,16 +206,16 @@ class Measure:
         return None
 
     @classmethod
-    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+    def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
         """Return tables beyond those that every measure gets from its metrics."""
         return ()
 
     @classmethod
-    def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
+    def extra_figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[ReportFigure]:
         """Return figures beyond those that every measure gets from its metrics and curves."""
         return ()
 
     @classmethod
-    def board_flags(cls, records: Sequence[Record]) -> Iterable[str]:
+    def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:
         """Return warnings that concern more than one row."""
         return ()

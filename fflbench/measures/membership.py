@@ -1,4 +1,4 @@
-"""Membership inference: which examples a participant trained on, as a curious server judges."""
+"""Membership inference by a curious server: which examples participants trained on."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,46 +8,65 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from annotated_types import Ge
 
-from fflbench.errors import ParameterError
-from fflbench.federation import Attack, ObservedUpdates
-from fflbench.federation.chain import Chain
-from fflbench.federation.timing import Timing
-from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
-from fflbench.metrics import LOWER, STILL, Metric, share
-from fflbench.privacy.member_split import Dealer, MemberSplit, dealt_anew, halves
-from fflbench.privacy.membership import AUXILIARY, CONTROLLED, MembershipAttack, Server
-from fflbench.privacy.observation import NOTHING, Observation, linear_layers, observe, watched
-from fflbench.privacy.observed_measure import ObservedMeasure, training_seconds
-from fflbench.privacy.roc import AREA, CURVE, LEVELS, InferenceFacts, Point, Scores, points, rates
-from fflbench.randomness import stream
-from fflbench.records.record import Record
-from fflbench.records.validation import NotNegative, Text
-from fflbench.registration import measure
-from fflbench.report.groups import parameters_of
-from fflbench.tasks import Task
-from fflbench.types import Indices
+from fflbench.plugin import (
+    AUXILIARY,
+    CONTROLLED,
+    LOWER,
+    NO_DRIFT,
+    NO_OBSERVATION,
+    PROCESS_BYTES,
+    Attack,
+    Chain,
+    Context,
+    Indices,
+    MembershipAttack,
+    MembershipObserver,
+    Metric,
+    NotNegative,
+    Observation,
+    ObservedUpdates,
+    Outcome,
+    ParameterError,
+    PrivacyMeasure,
+    Record,
+    Task,
+    Text,
+    Timing,
+    estimate_training_seconds,
+    examples_trained_per_round,
+    linear_weight_names,
+    measure,
+    member_split,
+    observe,
+    one_round,
+    participants_to_watch,
+    record_groups,
+    roc,
+    share,
+    stream,
+)
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
 
-    from fflbench.federation.rounds import Federation
+    from fflbench.plugin import Federation
 
 
 @dataclass(frozen=True)
-class Suspects:
+class Candidates:
     """Examples to score by one observation: members and non-members."""
 
     observed: ObservedUpdates
     members: Indices
-    others: Indices
+    non_members: Indices
 
 
-class _Facts(InferenceFacts):
+class _Facts(roc.InferenceFacts):
     training: Text
     examples_each: NotNegative
 
 
-def _rates(level: float, drift: float) -> tuple[Metric, ...]:
+def _tpr_metrics(level: float, drift: float) -> tuple[Metric, ...]:
     """Return the metric of the true-positive rate at a false-positive rate, and those of its interval's ends."""
     name, title = f"tpr_at_fpr_{level}", f"true positives at {100 * level:g}% false"
     meaning = f"Share of members identified while {100 * level:g}% of the others are taken for members."
@@ -57,21 +76,25 @@ def _rates(level: float, drift: float) -> tuple[Metric, ...]:
 
 
 @measure("membership", title="Membership")
-class Membership(ObservedMeasure):
+class Membership(PrivacyMeasure):
     """Run some rounds, then infer from the messages of the next one which examples participants trained on.
 
-    Members are examples of the participants behind an update; others are examples of the same classes that nobody
-    trained on. The dataset is split anew into training and test set by the seed, and duplicates are left out of both
-    sides, so that nothing but an update distinguishes them.
+    Members are examples of the participants behind an update; non-members are examples of the same classes that no
+    participant trained on. The seed splits the dataset again into training and test set, and duplicates are left out
+    of both sides, so that nothing but an update distinguishes them.
     """
 
     facts = _Facts
-    item = Point
-    curves = (CURVE,)
+    item = roc.RocPoint
+    curves = (roc.ROC_CURVE,)
     metrics = (
-        *AREA,
-        *(metric for level, drift in zip(LEVELS, (0.015, 0.007), strict=True) for metric in _rates(level, drift)),
-        share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=STILL),
+        *roc.AUC_METRICS,
+        *(
+            metric
+            for level, drift in zip(roc.FALSE_POSITIVE_RATES, (0.015, 0.007), strict=True)
+            for metric in _tpr_metrics(level, drift)
+        ),
+        share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=NO_DRIFT),
         share("accuracy", "model accuracy", "Accuracy of the attacked global model.", optional=True, drift=0.005),
     )
 
@@ -81,113 +104,119 @@ class Membership(ObservedMeasure):
     control: Annotated[bool, "members against members, as a control: no attack can distinguish them"] = False
 
     @classmethod
-    def notes(cls, records: Sequence[Record]) -> Iterable[str]:
+    def table_notes(cls, records: Sequence[Record]) -> Iterable[str]:
         facts = records[0].facts
         yield f"Victims hold {facts['examples_each']:.0f} examples each and train {facts['training']}."
-        if parameters_of(records[0])["control"]:
+        if record_groups.measure_parameters(records[0])["control"]:
             yield "Half of each victim's members pass for non-members: an honest attack comes out at 0.5."
 
     @classmethod
-    def demonstrates(cls, parameters: Mapping[str, Any]) -> bool:
+    def is_demonstration(cls, parameters: Mapping[str, Any]) -> bool:
         return bool(parameters["control"])
 
-    def takes(self, attack: Any) -> bool:
+    def accepts_attack(self, attack: Any) -> bool:
         return isinstance(attack, MembershipAttack)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         super().check(task, defense, attack)
         defense.validate(task.per_round)
+        one_round.require_root_examples(task, defense)
 
-    def steps(self, task: Task) -> int:
+    def step_count(self, task: Task) -> int:
         return self.rounds_before + 1
 
-    def memory(self, task: Task) -> int:
-        from fflbench.privacy.examination import GRADIENTS
+    def memory_bytes(self, task: Task) -> int:
+        from fflbench.plugin import GRADIENT_VALUES
 
-        return PROCESS_BYTES + 4 * (2 * task.per_round * task.columns().count + 6 * GRADIENTS)
+        rows = 2 * task.per_round + one_round.worker_momentum_rows(task)
+        return PROCESS_BYTES + 4 * (rows * task.columns().count + 6 * GRADIENT_VALUES)
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         trained = (self.rounds_before + 1) * task.per_round + getattr(attack, "shadows", 0)
         judged = task.per_round * (self.members + self.others)
-        each = len(task.data().train) / task.participants
-        return 1.0 + training_seconds(task, trained * each) + 4e-8 * judged * task.columns().count
+        examples = trained * examples_trained_per_round(
+            task, task.examples or len(task.data().train) / task.participants
+        )
+        return 1.0 + estimate_training_seconds(task, examples) + 4e-8 * judged * task.columns().count
 
     def run(self, context: Context) -> Outcome:
-        from fflbench.federation.rounds import Federation, one_thread
+        from fflbench.plugin import Federation, one_thread
 
         task, defense, attack = context.task, context.defense, context.attack
         seed, device = context.seed, context.device
-        dealt, pool = dealt_anew(task, seed)
-        federation = Federation(dealt, Attack(share=0.0), defense, seed, device=device)
+        shuffled, pool = member_split.reshuffle_train_test(task, seed)
+        federation = Federation(shuffled, Attack(share=0.0), defense, seed, device=device)
         with one_thread():
-            took_part: set[int] = set()
+            participated: set[int] = set()
             for number in range(self.rounds_before):
-                took_part |= _advance(federation)
-                context.step(number + 1)
-            observations, selected, pair_scores = self._observe(federation)
+                participated |= _run_honest_round(federation)
+                context.report_step(number + 1)
+            observations, selected, pair_scores = self._observe_attacked_round(federation)
             accuracy = federation.evaluation(federation.weights)["accuracy"]
-            crowd = MemberSplit.of(dealt, pool, seed, took_part | selected, selected)
-            cases = self._suspects(observations, crowd, stream(seed, "suspects"))
+            split = member_split.MemberSplit.from_participation(shuffled, pool, seed, participated | selected, selected)
+            cases = self._draw_candidates(observations, split, stream(seed, "suspects"))
             start = time.perf_counter()
-            scores = _judged(attack, cases, crowd, task, federation, self.observing, seed, device)
+            scores = _score_candidates(attack, cases, split, task, federation, self.create_observation(), seed, device)
             seconds = time.perf_counter() - start
-        context.step(self.steps(task))
-        truth = np.concatenate([np.repeat([True, False], [len(each.members), len(each.others)]) for each in cases])
-        distinct = len(np.unique(np.concatenate([each.others for each in cases])))
+        context.report_step(self.step_count(task))
+        truth = np.concatenate([np.repeat([True, False], [len(each.members), len(each.non_members)]) for each in cases])
+        distinct = len(np.unique(np.concatenate([each.non_members for each in cases])))
         return Outcome(
             metrics={
-                **rates(scores, truth, distinct),
+                **roc.roc_metrics(scores, truth, distinct),
                 "pair_accuracy": float(np.mean(pair_scores)) if pair_scores else None,
                 "accuracy": accuracy,
             },
-            history=points(scores, truth),
+            history=roc.roc_points(scores, truth),
             facts={
                 "members": int(truth.sum()),
                 "non_members": int((~truth).sum()),
                 "distinct_non_members": distinct,
-                "left_out_as_equal": crowd.equal,
+                "left_out_as_equal": split.duplicate_share,
                 "not_finite": float(np.mean(~np.isfinite(scores))),
                 "updates": len(observations),
-                "examples_each": float(np.mean(crowd.sizes)),
-                "training": _recipe(task),
-                "conversion": attack.conversion(task),
+                "examples_each": float(np.mean(split.sizes)),
+                "training": _local_training_text(task),
+                "conversion": attack.gradient_conversion_text(task),
                 **({"guarantee": promised} if (promised := defense.transport.guarantee()) else {}),
                 **self.observation_facts(defense, attack),
             },
             seconds={"attack": seconds},
         )
 
-    def _observe(self, federation: "Federation") -> tuple[list[ObservedUpdates], set[int], list[float]]:
-        """Return the observations of the attacked round, its participants, and the accuracy of each pair found."""
-        selected, observing = federation.select(), self.observing
-        people = selected.tolist()
-        transcript = federation.transmit(selected, federation.train(selected), watched(observing, people))
-        linear = linear_layers(federation.model.model)
-        observations = observe(observing, federation.defense.transport, transcript, people, linear)
+    def _observe_attacked_round(self, federation: "Federation") -> tuple[list[ObservedUpdates], set[int], list[float]]:
+        """Return the observations of the attacked round, its participants, and the accuracy of inferred pairs."""
+        selected, observation = federation.select(), self.create_observation()
+        participants = selected.tolist()
+        watch = participants_to_watch(observation, participants)
+        transcript = federation.transmit(selected, federation.train(selected), watch)
+        linear = linear_weight_names(federation.model.model)
+        observations = observe(observation, federation.defense.transport, transcript, participants, linear)
         if not observations:
-            raise ParameterError(NOTHING)
-        scores = [observing.score(each, transcript) for each in observations]
-        return observations, set(people), [score["pair_accuracy"] for score in scores if "pair_accuracy" in score]
+            raise ParameterError(NO_OBSERVATION)
+        scores = [observation.own_metrics(each, transcript) for each in observations]
+        pairs = [score["pair_accuracy"] for score in scores if "pair_accuracy" in score]
+        return observations, set(participants), pairs
 
-    def _suspects(
-        self, observations: Sequence[ObservedUpdates], crowd: MemberSplit, rng: np.random.Generator
-    ) -> list[Suspects]:
+    def _draw_candidates(
+        self, observations: Sequence[ObservedUpdates], split: member_split.MemberSplit, rng: np.random.Generator
+    ) -> list[Candidates]:
         """Return the examples to score by each observation."""
-        cases, dealer = [], Dealer(crowd.strangers, crowd.pool.y, rng)
+        cases, sampler = [], member_split.NonMemberSampler(split.non_members, split.pool.y, rng)
         for observed in observations:
-            members = [rng.permutation(crowd.single(crowd.held[who]))[: self.members] for who in observed.people]
+            own = [split.without_duplicates(split.held[who]) for who in observed.participants]
+            members = [rng.permutation(each)[: self.members] for each in own]
             if self.control:
-                cases.append(Suspects(observed, *halves(members)))
+                cases.append(Candidates(observed, *member_split.split_in_halves(members)))
             else:
-                cases.append(
-                    Suspects(observed, *dealer.deal(np.concatenate(members), self.others * len(observed.people)))
-                )
-        if not any(len(case.members) and len(case.others) for case in cases):
-            raise ParameterError("there are no members, or no others of their classes, to judge")
+                wanted = self.others * len(members)
+                cases.append(Candidates(observed, *sampler.sample_by_class(np.concatenate(members), wanted)))
+        if not any(len(case.members) and len(case.non_members) for case in cases):
+            raise ParameterError("there are no members, or no non-members of their classes, to score")
         return cases
 
 
-def _advance(federation: "Federation") -> set[int]:
+def _run_honest_round(federation: "Federation") -> set[int]:
     """Run one honest round without evaluation, and return its participants."""
     selected = federation.select()
     updates = federation.train(selected)
@@ -197,69 +226,69 @@ def _advance(federation: "Federation") -> set[int]:
     return set(selected.tolist())
 
 
-def _judged(
+def _score_candidates(
     attack: MembershipAttack,
-    cases: Sequence[Suspects],
-    crowd: MemberSplit,
+    cases: Sequence[Candidates],
+    split: member_split.MemberSplit,
     task: Task,
     federation: "Federation",
     observation: Observation,
     seed: int,
     device: str,
-) -> Scores:
+) -> roc.Scores:
     """Return all scores, observation by observation, members first.
 
-    The attack sees examples in random order, and the task as it was before its examples were split anew.
+    The attack sees examples in random order, and the task as it was before its examples were shuffled.
     """
     import torch
 
-    from fflbench.privacy.examination import Examination
-    from fflbench.privacy.shadow_rounds import ShadowRounds
+    from fflbench.plugin import PerExampleSignals, ShadowRounds
 
     rng = stream(seed, "judging")
-    suspects = np.concatenate([part for each in cases for part in (each.members, each.others)])
-    needed = [suspects, *(crowd.controlled if CONTROLLED in attack.knows else [])]
-    needed += [crowd.auxiliary] if AUXILIARY in attack.knows else []
-    numbers = rng.permutation(np.unique(np.concatenate(needed)))
-    place = np.empty(len(crowd.pool), np.int64)
-    place[numbers] = np.arange(len(numbers))
-    x, y = (torch.from_numpy(part[numbers]).to(device) for part in (crowd.pool.x, crowd.pool.y))
+    candidates = np.concatenate([part for each in cases for part in (each.members, each.non_members)])
+    needed = [candidates, *(split.controlled if CONTROLLED in attack.knows else [])]
+    needed += [split.auxiliary] if AUXILIARY in attack.knows else []
+    examples = rng.permutation(np.unique(np.concatenate(needed)))
+    position = np.empty(len(split.pool), np.int64)
+    position[examples] = np.arange(len(examples))
+    x, y = (torch.from_numpy(part[examples]).to(device) for part in (split.pool.x, split.pool.y))
     model, weights = federation.model, federation.weights
     declared: dict[str, Any] = {}
     if AUXILIARY in attack.knows:
-        declared[AUXILIARY] = np.sort(place[crowd.auxiliary])
+        declared[AUXILIARY] = np.sort(position[split.auxiliary])
     if CONTROLLED in attack.knows:
-        declared[CONTROLLED] = [np.sort(place[held]) for held in crowd.controlled]
-    if {AUXILIARY, CONTROLLED} & set(attack.knows):
-        declared["stage"] = ShadowRounds(task, model, weights, x, y, federation.defense, observation, seed)
-    server = Server(
+        declared[CONTROLLED] = [np.sort(position[held]) for held in split.controlled]
+    shadow_rounds = ShadowRounds(task, model, weights, x, y, federation.defense, observation, seed)
+    observer = MembershipObserver(
         task,
         weights,
-        Examination(task, model, x, y),
+        PerExampleSignals(task, model, x, y),
         stream(seed, "judge"),
-        size=round(float(np.mean(crowd.sizes))),
-        people=len(crowd.sizes),
-        alone=~crowd.copied[numbers],
+        size=round(float(np.mean(split.sizes))),
+        participants=len(split.sizes),
+        unique=~split.duplicated[examples],
         declared=declared,
+        shadow_rounds=shadow_rounds if declared else None,
     )
-    attack.prepare(server, np.unique(place[suspects]))
+    attack.prepare(observer, np.unique(position[candidates]))
     scores = []
     for each in cases:
-        asked = place[np.concatenate([each.members, each.others])]
-        mixed = rng.permutation(len(asked))
+        indices = position[np.concatenate([each.members, each.non_members])]
+        order = rng.permutation(len(indices))
         # Where an observation has several updates, an example gets the highest of its scores.
-        judged = [attack.judge(server, update, asked[mixed]) for update in each.observed.updates]
-        highest = np.empty(len(asked))
-        highest[mixed] = np.max([score.double().cpu().numpy() for score in judged], axis=0)
+        several = [attack.score(observer, update, indices[order]) for update in each.observed.updates]
+        highest = np.empty(len(indices))
+        highest[order] = np.max([score.double().cpu().numpy() for score in several], axis=0)
         scores.append(highest)
     result = np.concatenate(scores)
     if not np.isfinite(result).any():
-        raise ParameterError("no example got a score that is a number: the model is useless, or the attack is")
+        raise ParameterError("no score of the attack is finite, so nothing can be measured")
     return result
 
 
-def _recipe(task: Task) -> str:
+def _local_training_text(task: Task) -> str:
     """Return a description of local training."""
-    epochs = f"{task.local_epochs} epoch{'s' * (task.local_epochs > 1)} of batches of {task.batch_size}"
+    unit, count = ("step", task.local_steps) if task.local_steps else ("epoch", task.local_epochs)
+    amount = f"{count} {unit}{'s' * (count > 1)} of batches of {task.batch_size}"
     momentum = f", momentum {task.momentum}" if task.optimizer == "sgd" else ""
-    return f"{epochs}, {task.optimizer}, rate {task.learning_rate}{momentum}"
+    return f"{amount}, {task.optimizer}, rate {task.learning_rate}{momentum}"

@@ -1,4 +1,4 @@
-"""Property inference: whether a participant's data has a property, as a curious server judges."""
+"""Property inference by a curious server: whether a participant's data has a property."""
 
 import time
 from collections.abc import Sequence
@@ -8,40 +8,47 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
 
-from fflbench.data import Examples
-from fflbench.errors import ParameterError
-from fflbench.federation.chain import Chain
-from fflbench.federation.timing import Timing
-from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
-from fflbench.measures.one_round import require_multiple
-from fflbench.privacy.observation import NOTHING
-from fflbench.privacy.observed_measure import ObservedMeasure, training_seconds
-from fflbench.privacy.properties import Having, Informed, Make, PropertyAttack, coins
-from fflbench.privacy.roc import AREA, CURVE, InferenceFacts, Point, points, rates
-from fflbench.randomness import stream
-from fflbench.registration import measure
-from fflbench.tasks import Task
-from fflbench.types import Indices
+from fflbench.plugin import (
+    NO_OBSERVATION,
+    PROCESS_BYTES,
+    Chain,
+    Context,
+    Examples,
+    Indices,
+    Outcome,
+    ParameterError,
+    PrivacyMeasure,
+    PropertyAttack,
+    PropertyObserver,
+    Task,
+    Timing,
+    estimate_training_seconds,
+    examples_trained_per_round,
+    measure,
+    one_round,
+    property_attack,
+    roc,
+    stream,
+)
 
 if TYPE_CHECKING:
-    from fflbench.engines.flat_model import FlatModel
-    from fflbench.privacy.shadow_rounds import ShadowObservation
+    from fflbench.plugin import FlatModel, ShadowObservation
 
 
 @measure("property", title="Property")
-class Property(ObservedMeasure):
+class Property(PrivacyMeasure):
     """Train participants with and without a property, and infer from the round's messages which of them have it.
 
     The property is the task's: that many examples have a trait, by default to be of one class. The training set is
-    split in three: for the global model, the victims, and the server. Where an update is of several people, each of
-    them is judged by it.
+    split in three: for the global model, the victims, and the server. Where an update comes from several
+    participants, each of them gets its score.
     """
 
     depends_on = ("transport",)
-    facts = InferenceFacts
-    item = Point
-    curves = (CURVE,)
-    metrics = AREA
+    facts = roc.InferenceFacts
+    item = roc.RocPoint
+    curves = (roc.ROC_CURVE,)
+    metrics = roc.AUC_METRICS
 
     groups: Annotated[int, Ge(1), "rounds, each with its own participants"] = 20
     people: Annotated[int, Ge(2), "participants per round"] = 10
@@ -50,116 +57,117 @@ class Property(ObservedMeasure):
     share_without: Annotated[float, Ge(0), Le(1), "share of examples with the trait, without the property"] = 0.0
     model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model"] = 5
 
-    def takes(self, attack: Any) -> bool:
+    def accepts_attack(self, attack: Any) -> bool:
         return isinstance(attack, PropertyAttack)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         super().check(task, defense, attack)
         defense.validate(self.people)
-        require_multiple("people", self.people, defense.transport)
-        if self._counts(True) == self._counts(False):
+        one_round.require_groupable_count("people", self.people, defense.transport)
+        if self._trait_count(True) == self._trait_count(False):
             shares = f"share_with = {self.share_with} and share_without = {self.share_without}"
             raise ParameterError(f"{shares} come to the same of {self.examples} examples")
 
-    def steps(self, task: Task) -> int:
+    def step_count(self, task: Task) -> int:
         return 2
 
-    def memory(self, task: Task) -> int:
+    def memory_bytes(self, task: Task) -> int:
         return PROCESS_BYTES + 8 * (self.groups * self.people + 1000) * task.columns().count
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
-        made_up = getattr(attack, "shadows", 0)
-        examples = (self.groups * self.people + made_up) * self.examples
-        examples += self.model_epochs * len(task.data().train) // 3
-        return 1.0 + training_seconds(task, examples) + 3e-6 * made_up * task.columns().count
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+        shadows = getattr(attack, "shadows", 0)
+        examples = (self.groups * self.people + shadows) * examples_trained_per_round(task, self.examples)
+        examples += self.model_epochs * len(task.data().train) / 3
+        return 1.0 + estimate_training_seconds(task, examples) + 3e-6 * shadows * task.columns().count
 
     def run(self, context: Context) -> Outcome:
         import torch
 
-        from fflbench.engines.flat_model import FlatModel
-        from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.privacy.shadow_rounds import ShadowRounds
+        from fflbench.plugin import FlatModel, ShadowRounds, new_model, one_thread
 
         task, defense, attack = context.task, context.defense, context.attack
         seed, device = context.seed, context.device
         with one_thread():
             data, rng = task.data().train, stream(seed, "property")
-            ours, theirs, servers = np.array_split(rng.permutation(len(data)), 3)
+            for_model, for_victims, for_server = np.array_split(rng.permutation(len(data)), 3)
             model = FlatModel(new_model(task, seed), torch.device(device))
-            self._learn(task, model, ours, seed)
+            self._pretrain(task, model, for_model, seed)
             x, y = (torch.from_numpy(part).to(device) for part in (data.x, data.y))
             weights = model.flat.cpu().numpy().copy()
-            stage = ShadowRounds(task, model, weights, x, y, defense, self.observing, seed)
-            having = coins(self.groups, self.people, rng)
+            shadow_rounds = ShadowRounds(task, model, weights, x, y, defense, self.create_observation(), seed)
+            labels = property_attack.random_property_labels(self.groups, self.people, rng)
             # At least one of each, since a ROC curve needs both.
-            having[0][:2] = [True, False]
-            make = self._maker(task, data, theirs)
-            sights = list(stage.play([[make(has, rng) for has in group] for group in having], "victims"))
-            if not sights:
-                raise ParameterError(NOTHING)
-            context.step(1)
+            labels[0][:2] = [True, False]
+            draw_examples = self._example_drawing_function(task, data, for_victims)
+            examples = [[draw_examples(has, rng) for has in of_round] for of_round in labels]
+            observations = list(shadow_rounds.run(examples, "victims"))
+            if not observations:
+                raise ParameterError(NO_OBSERVATION)
+            context.report_step(1)
             start = time.perf_counter()
             parameters = model.columns.parameters
-            own_rng = stream(seed, "judge")
-            attack.prepare(Informed(parameters, self.people, own_rng, stage, self._maker(task, data, servers)))
-            scores, truth = _judged(attack, sights, having)
+            own_rng, own_draw = stream(seed, "judge"), self._example_drawing_function(task, data, for_server)
+            attack.prepare(PropertyObserver(parameters, self.people, own_rng, shadow_rounds, own_draw))
+            scores, truth = _score_participants(attack, observations, labels)
             seconds = time.perf_counter() - start
-        context.step(2)
-        return self._outcome(defense, attack, sights, scores, truth, seconds)
+        context.report_step(2)
+        return self._create_outcome(defense, attack, observations, scores, truth, seconds)
 
-    def _learn(self, task: Task, model: "FlatModel", ours: Indices, seed: int) -> None:
-        from fflbench.privacy.victims import prepare
+    def _pretrain(self, task: Task, model: "FlatModel", used: Indices, seed: int) -> None:
+        from fflbench.plugin import victim_updates
 
-        everybody = np.arange(len(task.data().train))
-        prepare(task, model, [np.setdiff1d(everybody, ours)], self.model_epochs, seed)
+        all_examples = np.arange(len(task.data().train))
+        victim_updates.pretrain_global_model(task, model, [np.setdiff1d(all_examples, used)], self.model_epochs, seed)
 
-    def _counts(self, has: bool) -> int:
+    def _trait_count(self, has: bool) -> int:
         return round((self.share_with if has else self.share_without) * self.examples)
 
-    def _maker(self, task: Task, data: Examples, pool: Indices) -> Make:
+    def _example_drawing_function(self, task: Task, data: Examples, pool: Indices) -> property_attack.DrawExamples:
         """Return a function that draws a participant's examples from a pool, with or without the property."""
         trait = task.trait(Examples(data.x[pool], data.y[pool]))
-        having, others = pool[trait], pool[~trait]
+        with_trait, without = pool[trait], pool[~trait]
 
-        def make(has: bool, rng: np.random.Generator) -> Indices:
-            count = self._counts(has)
-            chosen = [(having, count), (others, self.examples - count)]
+        def draw_examples(has: bool, rng: np.random.Generator) -> Indices:
+            count = self._trait_count(has)
+            chosen = [(with_trait, count), (without, self.examples - count)]
             for part, wanted in chosen:
                 if wanted > len(part):
-                    raise ParameterError(f"examples = {self.examples} are more than a third of the training part has")
+                    raise ParameterError(f"examples = {self.examples} are more than a third of the training set has")
             return np.concatenate([rng.choice(part, wanted, replace=False) for part, wanted in chosen])
 
-        return make
+        return draw_examples
 
-    def _outcome(
+    def _create_outcome(
         self,
         defense: Chain,
         attack: PropertyAttack,
-        sights: "Sequence[ShadowObservation]",
+        observations: "Sequence[ShadowObservation]",
         scores: npt.NDArray[np.float64],
         truth: npt.NDArray[np.bool_],
         seconds: float,
     ) -> Outcome:
-        values = rates(scores, truth, distinct=int((~truth).sum()))
+        values = roc.roc_metrics(scores, truth, distinct_non_members=int((~truth).sum()))
         return Outcome(
             metrics={metric.name: values[metric.name] for metric in self.metrics},
-            history=points(scores, truth),
+            history=roc.roc_points(scores, truth),
             facts={
                 "members": int(truth.sum()),
                 "non_members": int((~truth).sum()),
-                "updates": len(sights),
+                "updates": len(observations),
                 **self.observation_facts(defense, attack),
             },
             seconds={"attack": seconds},
         )
 
 
-def _judged(
-    attack: PropertyAttack, sights: "Sequence[ShadowObservation]", having: Having
+def _score_participants(
+    attack: PropertyAttack, observations: "Sequence[ShadowObservation]", labels: property_attack.PropertyLabels
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return every participant's score and the truth; of several updates per observation, the mean score."""
-    several = len(sights[0].observed.updates)
-    judged = attack.judge(np.stack([update for sight in sights for update in sight.observed.updates]))
-    each = np.asarray(judged, np.float64).reshape(len(sights), several).mean(1)
-    scores = np.repeat(each, [len(sight.observed.people) for sight in sights])
-    return scores, np.array([having[sight.group][who] for sight in sights for who in sight.observed.people])
+    several = len(observations[0].observed.updates)
+    scored = attack.score(np.stack([update for shadow in observations for update in shadow.observed.updates]))
+    each = np.asarray(scored, np.float64).reshape(len(observations), several).mean(1)
+    scores = np.repeat(each, [len(shadow.observed.participants) for shadow in observations])
+    return scores, np.array(
+        [labels[shadow.round][who] for shadow in observations for who in shadow.observed.participants]
+    )

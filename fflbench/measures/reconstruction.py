@@ -1,4 +1,4 @@
-"""Reconstruction: how much of participants' data can be rebuilt from an observation of a round."""
+"""Reconstruction: quality of participants' examples rebuilt from an observation of a round."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,37 +8,55 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
-from fflbench.errors import ParameterError
-from fflbench.federation import Columns, ObservedUpdates, Setting
-from fflbench.federation.chain import Chain
-from fflbench.federation.timing import Timing
-from fflbench.measures import reconstruction_figures
-from fflbench.measures.measure import PROCESS_BYTES, Context, Outcome
-from fflbench.measures.one_round import require_multiple
-from fflbench.metrics import HIGHER, LOWER, STILL, Metric, share, with_floor
-from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
-from fflbench.privacy.observation import NOTHING, linear_layers, observe, watched
-from fflbench.privacy.observed_measure import ObservedFacts, ObservedMeasure
-from fflbench.privacy.scoring import Score, pixels, score
-from fflbench.randomness import stream
-from fflbench.records.arrays import Arrays
-from fflbench.records.record import Record
-from fflbench.records.validation import Count, Some
-from fflbench.registration import measure
-from fflbench.report.picture import Picture
-from fflbench.tasks import Task
-from fflbench.types import Inputs
+from fflbench.measures import reconstruction_image_grids
+from fflbench.plugin import (
+    HIGHER,
+    LOWER,
+    NO_DRIFT,
+    NO_OBSERVATION,
+    PROCESS_BYTES,
+    Arrays,
+    Chain,
+    Columns,
+    Context,
+    Count,
+    Inputs,
+    Metric,
+    ObservedGradients,
+    ObservedUpdates,
+    Outcome,
+    ParameterError,
+    PositiveCount,
+    PrivacyFacts,
+    PrivacyMeasure,
+    ReconstructedExamples,
+    ReconstructionAttack,
+    Record,
+    ReportFigure,
+    Setting,
+    Task,
+    Timing,
+    linear_weight_names,
+    measure,
+    observe,
+    one_round,
+    participants_to_watch,
+    reconstruction_quality,
+    share,
+    stream,
+    with_floor,
+)
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
-    from fflbench.engines.flat_model import FlatModel
-    from fflbench.privacy.victims import Group
+    from fflbench.plugin import FlatModel, victim_updates
 
-COPIES = 8
+GRADIENT_COPIES = 8
+"""Number of copies of a victim's gradient that differentiation holds."""
 
 COPY, COPY_DRIFT = 40.0, 0.08
 """PSNR in decibels from which a reconstruction is a copy, and the relative drift of its value from there."""
-TALLEST = 4096
+MAX_IMAGE_SIDE = 4096
 """Largest side of an image, in pixels."""
 
 
@@ -50,16 +68,16 @@ BEST = "PSNR of the best example of each reconstruction."
 MASK = "In right pairs, entries of a layer whose owner is found, up to exchange of the two: half is chance."
 
 
-def _drift(decibels: float) -> Callable[[float], float]:
+def _psnr_drift(decibels: float) -> Callable[[float], float]:
     return lambda value: COPY_DRIFT * value if value >= COPY else decibels
 
 
-class _Facts(ObservedFacts):
-    reconstructions: Some
+class _Facts(PrivacyFacts):
+    reconstructions: PositiveCount
     victims: Count
 
 
-class Watched(NamedTuple):
+class AttackedObservation(NamedTuple):
     """An observation to attack, with its group and its own metrics."""
 
     group: int
@@ -69,21 +87,20 @@ class Watched(NamedTuple):
 
 
 @measure("reconstruction", title="Reconstruction", version=4)
-class Reconstruction(ObservedMeasure):
-    """Rebuild people's examples from a round's messages, and compare them with the originals."""
+class Reconstruction(PrivacyMeasure):
+    """Rebuild participants' examples from a round's messages, and compare them with the originals."""
 
     any_task = True
     depends_on = ("transport",)
-    depends_on = ("transport",)
     facts = _Facts
     metrics = (
-        *with_floor(Metric("psnr", "PSNR", PSNR, LOWER, unit="dB", digits=1, headline=True, drift=_drift(0.3))),
-        *with_floor(Metric("best_psnr", "best PSNR", BEST, LOWER, unit="dB", digits=1, drift=_drift(0.4))),
+        *with_floor(Metric("psnr", "PSNR", PSNR, LOWER, unit="dB", digits=1, headline=True, drift=_psnr_drift(0.3))),
+        *with_floor(Metric("best_psnr", "best PSNR", BEST, LOWER, unit="dB", digits=1, drift=_psnr_drift(0.4))),
         *with_floor(Metric("mse", "MSE", "Mean squared error.", HIGHER, digits=4, low=0.0, drift=0.008)),
         *with_floor(Metric("ssim", "SSIM", "Structural similarity; 1 is a copy.", LOWER, optional=True, drift=0.04)),
-        *with_floor(share("label_accuracy", "labels", "Labels inferred correctly.", LOWER, drift=STILL)),
-        share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=STILL),
-        share("mask_accuracy", "mask", MASK, LOWER, optional=True, drift=STILL),
+        *with_floor(share("label_accuracy", "labels", "Labels inferred correctly.", LOWER, drift=NO_DRIFT)),
+        share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=NO_DRIFT),
+        share("mask_accuracy", "mask", MASK, LOWER, optional=True, drift=NO_DRIFT),
     )
 
     groups: Annotated[int, Ge(1), "rounds, each with its own participants and examples"] = 10
@@ -94,15 +111,15 @@ class Reconstruction(ObservedMeasure):
     model_epochs: Annotated[int, Ge(0), "epochs of the task's training behind the global model; 0: untrained"] = 0
 
     @classmethod
-    def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
-        return reconstruction_figures.figures(records, arrays)
+    def extra_figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[ReportFigure]:
+        return reconstruction_image_grids.image_grids(records, arrays)
 
-    def takes(self, attack: Any) -> bool:
-        return isinstance(attack, PrivacyAttack)
+    def accepts_attack(self, attack: Any) -> bool:
+        return isinstance(attack, ReconstructionAttack)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         super().check(task, defense, attack)
-        require_multiple("people", self.people, defense.transport)
+        one_round.require_groupable_count("people", self.people, defense.transport)
 
     def check_arrays(self, arrays: Arrays) -> None:
         if set(arrays) != {"originals", "found"}:
@@ -115,14 +132,13 @@ class Reconstruction(ObservedMeasure):
             raise ValueError(f"originals and rebuilt have the shapes {given}, and must both begin with {expected}")
         if originals.dtype.kind != "f" or rebuilt.dtype.kind != "f":
             raise ValueError("originals and rebuilt must be floating-point numbers")
-        if rebuilt.ndim == 6 and max(rebuilt.shape[4:]) > TALLEST:
-            raise ValueError(f"images have sides of {rebuilt.shape[4:]}, and at most {TALLEST} pixels are shown")
+        if rebuilt.ndim == 6 and max(rebuilt.shape[4:]) > MAX_IMAGE_SIDE:
+            raise ValueError(f"images have sides of {rebuilt.shape[4:]}, and at most {MAX_IMAGE_SIDE} pixels are shown")
 
-    def memory(self, task: Task) -> int:
-        # Differentiation holds several copies of a victim's gradient.
-        return PROCESS_BYTES + 4 * COPIES * task.columns().count * self.groups * self.people * self.batch
+    def memory_bytes(self, task: Task) -> int:
+        return PROCESS_BYTES + 4 * GRADIENT_COPIES * task.columns().count * self.groups * self.people * self.batch
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
         examples = self.groups * self.people * self.batch
         # Measured on one core with digits-cnn and cifar10-convnet: the cost of a step, and what an example adds to it.
@@ -131,9 +147,7 @@ class Reconstruction(ObservedMeasure):
     def run(self, context: Context) -> Outcome:
         import torch
 
-        from fflbench.engines.flat_model import FlatModel
-        from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.privacy.victims import draw, gradients, prepare, value_range
+        from fflbench.plugin import FlatModel, new_model, one_thread, victim_updates
 
         task, defense, attack = context.task, context.defense, context.attack
         seed, device = context.seed, context.device
@@ -141,72 +155,89 @@ class Reconstruction(ObservedMeasure):
             raise ParameterError("reconstruction needs examples made of real numbers, such as images")
         with one_thread():
             model = FlatModel(new_model(task, seed), torch.device(device))
-            held = draw(task, self.groups, self.people, self.batch, seed)
-            prepare(task, model, held, self.model_epochs, seed)
-            attacked, groups, dropped = self._observe(task, defense, model, held, seed)
+            held = victim_updates.draw_victim_examples(task, self.groups, self.people, self.batch, seed)
+            victim_updates.pretrain_global_model(task, model, held, self.model_epochs, seed)
+            attacked, groups, dropped = self._train_and_observe_victims(task, defense, model, held, seed)
             updates = [update for each in attacked for update in each.observed.updates]
-            low, high = value_range(task.data().train.x)
-            observed = Observed(
+            low, high = victim_updates.value_range(task.data().train.x)
+            observed = ObservedGradients(
                 model=model.model,
-                gradients=gradients(model, updates, self.local_steps, self.rate),
-                count=len(attacked[0].observed.people) * self.batch // len(attacked[0].observed.updates),
+                gradients=victim_updates.gradients_from_updates(model, updates, self.local_steps, self.rate),
+                count=len(attacked[0].observed.participants) * self.batch // len(attacked[0].observed.updates),
                 shape=groups[0].x.shape[2:],
                 classes=len(task.classes),
                 loss=task.loss,
                 low=torch.from_numpy(low).to(device),
                 high=torch.from_numpy(high).to(device),
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
-                matched=_matched(model.columns, attacked[0].observed.layer),
+                matched=_which_parameters_were_separated(model.columns, attacked[0].observed.layer),
                 sharing=len(attacked[0].observed.updates),
             )
             start = time.perf_counter()
-            guess = attack.reconstruct(observed)
+            rebuilt = attack.reconstruct(observed)
             seconds = time.perf_counter() - start
-        context.step(1)
+        context.report_step(1)
         facts = {**self.observation_facts(defense, attack), **({"dropped_rows": dropped} if dropped else {})}
-        return self._scored(task, facts, attacked, groups, guess, seconds, seed, lambda x: pixels(x, low, high))
+        return self._score_reconstructions(
+            task,
+            facts,
+            attacked,
+            groups,
+            rebuilt,
+            seconds,
+            seed,
+            lambda x: reconstruction_quality.to_pixels(x, low, high),
+        )
 
-    def _observe(
+    def _train_and_observe_victims(
         self, task: Task, defense: Chain, model: "FlatModel", held: "list[npt.NDArray[np.int64]]", seed: int
-    ) -> "tuple[list[Watched], list[Group], int]":
+    ) -> "tuple[list[AttackedObservation], list[victim_updates.Victims], int]":
         """Train and transmit every group; return the observations, the groups, and the number of dropped rows."""
-        from fflbench.privacy.victims import trained
+        from fflbench.plugin import victim_updates
 
         weights, observations, groups, dropped = model.flat.cpu().numpy().copy(), [], [], 0
-        linear, people, observing = linear_layers(model.model), list(range(self.people)), self.observing
+        linear, participants, observation = (
+            linear_weight_names(model.model),
+            list(range(self.people)),
+            self.create_observation(),
+        )
         setting = Setting(self.people, self.people, np.full(self.people, self.batch), model.columns)
         for number, of_group in enumerate(held):
-            group = trained(task, model, of_group, self.local_steps, self.rate)
+            group = victim_updates.train_victims(task, model, of_group, self.local_steps, self.rate)
             defense.begin(setting, seed)
             # All participants take part, whomever a rule would select: messages depend on the transport alone.
             transcript = defense.transmit(
-                number, weights, np.arange(self.people), group.updates.copy(), watch=watched(observing, people)
+                number,
+                weights,
+                np.arange(self.people),
+                group.updates.copy(),
+                watch=participants_to_watch(observation, participants),
             )
             dropped += len(transcript.server.dropped)
-            for each in observe(observing, defense.transport, transcript, people, linear):
-                observations.append(Watched(number, each, observing.score(each, transcript)))
+            for each in observe(observation, defense.transport, transcript, participants, linear):
+                observations.append(AttackedObservation(number, each, observation.own_metrics(each, transcript)))
             groups.append(group)
         if not observations:
-            raise ParameterError(NOTHING)
+            raise ParameterError(NO_OBSERVATION)
         # Attacks need updates of one size: where rows were dropped, sums over fewer participants are left out.
-        most = max(len(each.observed.people) for each in observations)
-        return [each for each in observations if len(each.observed.people) == most], groups, dropped
+        most = max(len(each.observed.participants) for each in observations)
+        return [each for each in observations if len(each.observed.participants) == most], groups, dropped
 
-    def _scored(
+    def _score_reconstructions(
         self,
         task: Task,
         facts: dict[str, Any],
-        attacked: list[Watched],
-        groups: "list[Group]",
-        guess: Guess,
+        attacked: list[AttackedObservation],
+        groups: "list[victim_updates.Victims]",
+        guess: ReconstructedExamples,
         seconds: float,
         seed: int,
-        seen: Callable[[Inputs], Inputs],
+        as_pixels: Callable[[Inputs], Inputs],
     ) -> Outcome:
         """Compare reconstructions with the originals, images in pixels."""
         # From the test set, which no victim holds.
         rng, data = stream(seed, "floor"), task.data().test
-        originals = np.stack([seen(group.x) for group in groups])
+        originals = np.stack([as_pixels(group.x) for group in groups])
         rebuilt = np.full(originals.shape, np.nan, np.float32)
         parts = len(attacked[0].observed.updates)
         x, y = (
@@ -215,26 +246,28 @@ class Reconstruction(ObservedMeasure):
         )
         history = []
         for each, own_x, own_y in zip(attacked, x, y, strict=True):
-            people = list(each.observed.people)
+            participants = list(each.observed.participants)
             true, labels = (
-                np.concatenate(originals[each.group, people]),
-                np.concatenate(groups[each.group].y[people]),
+                np.concatenate(originals[each.group, participants]),
+                np.concatenate(groups[each.group].y[participants]),
             )
-            scored = score(true, labels, seen(own_x), own_y)
+            scored = reconstruction_quality.compare_with_originals(true, labels, as_pixels(own_x), own_y)
             chance = rng.integers(len(data.y), size=len(true))
-            floor = score(true, labels, seen(data.x[chance]), data.y[chance])
-            rebuilt[each.group, people] = scored.rebuilt.reshape(len(people), self.batch, *true.shape[1:])
-            at_chance = {f"floor_{name}": value for name, value in _metrics(floor).items()}
-            history.append({"group": each.group, "people": people, **_metrics(scored), **at_chance})
+            floor = reconstruction_quality.compare_with_originals(
+                true, labels, as_pixels(data.x[chance]), data.y[chance]
+            )
+            rebuilt[each.group, participants] = scored.rebuilt.reshape(len(participants), self.batch, *true.shape[1:])
+            at_chance = {f"floor_{name}": value for name, value in _quality_metrics(floor).items()}
+            history.append({"group": each.group, "people": participants, **_quality_metrics(scored), **at_chance})
         names = [part + name for part in ("", "floor_") for name in ("mse", "psnr", "best_psnr", "ssim")]
-        middle = {name: _median([item[name] for item in history]) for name in names}
+        middle = {name: _median_of_known([item[name] for item in history]) for name in names}
         return Outcome(
             metrics={
                 **middle,
-                "label_accuracy": _mean([item["label_accuracy"] for item in history]),
-                "floor_label_accuracy": _mean([item["floor_label_accuracy"] for item in history]),
+                "label_accuracy": _float_mean([item["label_accuracy"] for item in history]),
+                "floor_label_accuracy": _float_mean([item["floor_label_accuracy"] for item in history]),
                 **{
-                    name: _mean_or_nothing([each.scores.get(name) for each in attacked])
+                    name: _mean_of_known([each.scores.get(name) for each in attacked])
                     for name in ("pair_accuracy", "mask_accuracy")
                 },
             },
@@ -242,7 +275,7 @@ class Reconstruction(ObservedMeasure):
             seconds={"attack": seconds},
             facts={
                 "reconstructions": len(history),
-                "victims": len({(each.group, who) for each in attacked for who in each.observed.people}),
+                "victims": len({(each.group, who) for each in attacked for who in each.observed.participants}),
                 **facts,
                 "optimiser": f"gradient descent, {self.local_steps} x {self.rate}",
             },
@@ -250,7 +283,7 @@ class Reconstruction(ObservedMeasure):
         )
 
 
-def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
+def _which_parameters_were_separated(columns: Columns, layer: str) -> tuple[bool, ...]:
     """Return which parameters are one victim's own, where only one layer could be separated."""
     if not layer:
         return ()
@@ -258,25 +291,25 @@ def _matched(columns: Columns, layer: str) -> tuple[bool, ...]:
     return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
 
 
-def _metrics(score: Score) -> dict[str, Any]:
+def _quality_metrics(quality: reconstruction_quality.ReconstructionQuality) -> dict[str, Any]:
     return {
-        "mse": _mean(score.mse),
-        "psnr": _mean(score.psnr),
-        "best_psnr": max(score.psnr),
-        "ssim": score.ssim and _mean(score.ssim),
-        "label_accuracy": score.label_accuracy,
+        "mse": _float_mean(quality.mse),
+        "psnr": _float_mean(quality.psnr),
+        "best_psnr": max(quality.psnr),
+        "ssim": quality.ssim and _float_mean(quality.ssim),
+        "label_accuracy": quality.label_accuracy,
     }
 
 
-def _mean(values: Sequence[Any]) -> float:
+def _float_mean(values: Sequence[Any]) -> float:
     return float(np.mean(values))
 
 
-def _mean_or_nothing(values: Sequence[float | None]) -> float | None:
+def _mean_of_known(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return _mean(known) if known else None
+    return _float_mean(known) if known else None
 
 
-def _median(values: Sequence[float | None]) -> float | None:
+def _median_of_known(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else None

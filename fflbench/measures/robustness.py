@@ -4,26 +4,44 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fflbench.errors import ParameterError
-from fflbench.federation.chain import Chain
-from fflbench.federation.timing import Timing
-from fflbench.measures.measure import PROCESS_BYTES, Context, Curve, Measure, Outcome
-from fflbench.metrics import HIGHER, LOWER, Metric, share
-from fflbench.records.parts import GOALS, goal_of
-from fflbench.records.record import Record
-from fflbench.records.validation import Content, Count, Number, Share
-from fflbench.registration import measure
-from fflbench.registry import Kind
-from fflbench.report.groups import Group, attack_of, groups
-from fflbench.report.pivot import worst_cases
-from fflbench.report.statistics import paired
-from fflbench.report.table import Cell, Column, FilledColumn, Table
-from fflbench.tasks import Task
-from fflbench.texts import slug
+from fflbench.plugin import (
+    GOALS,
+    HIGHER,
+    LOWER,
+    PROCESS_BYTES,
+    Chain,
+    Column,
+    Context,
+    Count,
+    Curve,
+    FilledColumn,
+    Kind,
+    Measure,
+    Metric,
+    Number,
+    Outcome,
+    ParameterError,
+    Record,
+    RecordFields,
+    Share,
+    Table,
+    TableCell,
+    Task,
+    Timing,
+    baseline_runs_without_attack,
+    goal_of,
+    measure,
+    one_round,
+    paired_difference,
+    record_groups,
+    share,
+    slug,
+    worst_case_column,
+)
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
-    from fflbench.federation.rounds import Federation
+    from fflbench.plugin import Federation
 
 COPIES = 3
 """Number of matrices of updates that a round may hold: as trained, as sent, and as a defense transforms them."""
@@ -43,11 +61,11 @@ SUCCESS = "Share of the inputs that the attack aims at which the model classifie
 BY_GOAL = "The same for every goal, in the order of the cell's configuration."
 
 
-def _drift(value: float) -> float:
+def _loss_drift(value: float) -> float:
     return 0.005 * abs(value)
 
 
-class _Facts(Content):
+class _Facts(RecordFields):
     targeted: bool
     attackers: list[Count]
     flags: list[str]
@@ -57,7 +75,7 @@ class _Facts(Content):
     dropped_rows: Count = 0
 
 
-class _Round(Content):
+class _Round(RecordFields):
     round: Count
     accuracy: Share | None = None
     honest_trust: Number | None = None
@@ -78,7 +96,7 @@ class Robustness(Measure):
         Curve("trust", "round", TRUST, "average trust over rounds"),
     )
     metrics = (
-        Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_drift),
+        Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_loss_drift),
         share("accuracy", "accuracy", "Share of right predictions.", HIGHER, optional=True, headline=True, drift=0.005),
         share("source_accuracy", "source accuracy", SOURCE, HIGHER, optional=True, drift=0.01),
         share("attack_success_rate", "attack success", SUCCESS, LOWER, optional=True, headline=True, drift=0.01),
@@ -91,27 +109,25 @@ class Robustness(Measure):
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
         defense.validate(task.per_round)
         attack.validate(task)
-        if defense.rule.needs_root_update and not task.root_examples:
-            raise ParameterError(
-                "its rule trains on the server's own examples: set the task's root_examples, to 100 say"
-            )
+        one_round.require_root_examples(task, defense)
         attackers = operator.index(attack.count(task.participants))
         if attackers >= task.participants or (attack.share > 0 and attackers == 0):
             who = "none" if attackers else "all"
             raise ParameterError(f"share = {attack.share} leaves {who} of {task.participants} participants honest")
 
-    def steps(self, task: Task) -> int:
+    def step_count(self, task: Task) -> int:
         return task.rounds
 
-    def memory(self, task: Task) -> int:
-        return PROCESS_BYTES + 4 * task.columns().count * (COPIES * task.per_round + MODELS + task.average_last)
+    def memory_bytes(self, task: Task) -> int:
+        rows = COPIES * task.per_round + MODELS + task.average_last + one_round.worker_momentum_rows(task)
+        return PROCESS_BYTES + 4 * task.columns().count * rows
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         begin, each_round = timing.defense(task, defense)
         return begin + task.rounds * (timing.training(task) + each_round)
 
     def run(self, context: Context) -> Outcome:
-        from fflbench.federation.rounds import Federation
+        from fflbench.plugin import Federation
 
         federation = Federation(
             context.task,
@@ -124,18 +140,31 @@ class Robustness(Measure):
         )
         context.resume(federation.restore)
 
-        def each_round(item: dict[str, Any]) -> None:
+        def report_round(item: dict[str, Any]) -> None:
             left = federation.round < context.task.rounds
-            context.step(federation.round, accuracy=item.get("accuracy"), state=federation.state if left else None)
+            context.report_step(
+                federation.round, accuracy=item.get("accuracy"), state=federation.state if left else None
+            )
 
-        federation.run(each_round)
-        return outcome(federation)
+        federation.run(report_round)
+        return outcome_of_federation(federation)
 
     @classmethod
-    def shown(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
+    def shown_metrics(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
         targeted = any(record.facts.get("targeted") for record in records)
         names = ("test_loss", "source_accuracy", "attack_success_rate") if targeted else ("test_loss", "accuracy")
         return tuple(metric for metric in cls.metrics if metric.name in names)
+
+    @classmethod
+    def score_clean_for_attack(cls, clean: Record, attacked: Record) -> Record:
+        """Return a record without attack with source accuracy and attack success for the goal of another's attack."""
+        goals, goal = clean.configuration.get(GOALS, []), goal_of(attacked.configuration["attack"])
+        of_goal: dict[str, float | None] = {"source_accuracy": None, "attack_success_rate": None}
+        for metric in of_goal:
+            rates = clean.metrics.get(f"goal_{metric}")
+            if isinstance(rates, list) and len(rates) == len(goals) and goal in goals:
+                of_goal[metric] = rates[goals.index(goal)]
+        return clean.model_copy(update={"metrics": clean.metrics | of_goal})
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
@@ -153,19 +182,19 @@ class Robustness(Measure):
         return _joined_columns(records)
 
     @classmethod
-    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return _tables(records)
+    def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _summary_tables(records)
 
     @classmethod
-    def board_flags(cls, records: Sequence[Record]) -> Iterable[str]:
-        return _weak_attacks(records)
+    def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:
+        return _weak_attack_flags(records)
 
 
-def outcome(federation: "Federation") -> Outcome:
+def outcome_of_federation(federation: "Federation") -> Outcome:
     """Return the results of the rounds that a federation has run so far."""
-    history, final, transport = federation.history, federation.final(), federation.defense.transport
-    crowded = [item["attackers_selected"] * 5 > item["selected"] for item in history]
-    outnumbered = [item["attackers_selected"] > item["f"] for item in history if item["f"] is not None]
+    history, final, transport = federation.history, federation.final_metrics(), federation.defense.transport
+    over_20_percent = [item["attackers_selected"] * 5 > item["selected"] for item in history]
+    more_than_f = [_attackers_to_tolerate(federation, item) > item["f"] for item in history if item["f"] is not None]
     return Outcome(
         metrics={metric.name: final[metric.name] for metric in Robustness.metrics},
         history=list(history),
@@ -173,19 +202,26 @@ def outcome(federation: "Federation") -> Outcome:
             **transport.summary(history, federation.attackers),
             "attackers": federation.attackers.tolist(),
             "targeted": federation.attack.targeted,
-            "rounds_with_more_than_20_percent_attackers": sum(crowded) / len(crowded),
+            "rounds_with_more_than_20_percent_attackers": sum(over_20_percent) / len(over_20_percent),
             "rounds_that_kept_the_model": sum(bool(item["kept_because"]) for item in history),
-            "rounds_with_more_attackers_than_f": sum(outnumbered) if outnumbered else None,
+            "rounds_with_more_attackers_than_f": sum(more_than_f) if more_than_f else None,
             "dropped_rows": sum(len(item["dropped"]) for item in history),
             "flags": federation.defense.flags(),
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
-            **_excluded(federation),
+            **_exclusion_facts(federation),
         },
         seconds=dict(federation.seconds),
     )
 
 
-def _excluded(federation: "Federation") -> dict[str, Any]:
+def _attackers_to_tolerate(federation: "Federation", item: dict[str, Any]) -> int:
+    """Return the attackers selected in a round; where f is their true number, without those whose rows were dropped."""
+    selected: int = item["attackers_selected"]
+    oracle = any(part.uses_oracle for part in federation.defense.server.parts)
+    return selected - len(set(item["dropped"]) & set(federation.attackers.tolist())) if oracle else selected
+
+
+def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
     """Return the participants that the rule excludes at the end, if it reports any, and their numbers of examples."""
     if "excluded" not in federation.history[-1]:
         return {}
@@ -212,77 +248,70 @@ LEFT_OUT = "Honest participants that the defense excludes at the end, over all a
 EXCLUDED = Column(name="honest_excluded", title="honest excluded", meaning=LEFT_OUT, digits=1, higher_is_better=False)
 
 
-def targeted(group: Group) -> list[str]:
+def targeted_attacks(group: record_groups.RecordGroup) -> list[str]:
     """Return attacks that target one class."""
-    aims = {attack_of(record) for record in group.records if record.facts.get("targeted")}
-    return [name for name in group.attacks if name in aims and name != group.clean]
+    with_goal = {record_groups.attack_label(record) for record in group.records if record.facts.get("targeted")}
+    return [name for name in group.attacks if name in with_goal and name != group.no_attack]
 
 
-def untargeted(group: Group) -> list[str]:
+def untargeted_attacks(group: record_groups.RecordGroup) -> list[str]:
     """Return attacks on the whole model."""
-    return [name for name in group.attacks if name not in (group.clean, *targeted(group))]
+    return [name for name in group.attacks if name not in (group.no_attack, *targeted_attacks(group))]
 
 
-def columns(group: Group) -> list[FilledColumn]:
+def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
     """Return columns of the worst case, attackers' gains, the cost without attack, and excluded participants."""
-    accuracy, success = (_metric(group, name) for name in ("accuracy", "attack_success_rate"))
-    aimed, others, free = targeted(group), untargeted(group), group.runs(group.baseline, group.clean)
+    accuracy, success = (_metric_by_name(group, name) for name in ("accuracy", "attack_success_rate"))
+    aimed, others, free = (
+        targeted_attacks(group),
+        untargeted_attacks(group),
+        group.runs(group.baseline, group.no_attack),
+    )
     filled = []
     if others:
-        meaning = f"The lowest accuracy of each seed over {_listed(others)}, then the mean."
-        column = Column.of(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
-        filled.append(worst_cases(group, accuracy, column, others))
-    elif group.clean:
-        column = Column.of(accuracy, name="clean", title="accuracy without attack")
-        filled.append(worst_cases(group, accuracy, column, [group.clean]))
+        meaning = f"The lowest accuracy of each seed over {_join_with_and(others)}, then the mean."
+        column = Column.from_metric(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
+        filled.append(worst_case_column(group, accuracy, column, others))
+    elif group.no_attack:
+        column = Column.from_metric(accuracy, name="clean", title="accuracy without attack")
+        filled.append(worst_case_column(group, accuracy, column, [group.no_attack]))
     meaning = f"Attack success beyond that of {group.baseline} without attack, seed by seed."
-    by_chance = {name: _success_without_attack(group, name) for name in aimed}
+    by_chance = {name: baseline_runs_without_attack(group, name) for name in aimed}
     excesses = [(attack, f"{attack}, excess", [attack]) for attack in aimed]
     excesses += [("worst_excess", "worst excess", aimed)] * (len(aimed) > 1)
     for name, title, attacks in excesses:
-        column = Column.of(success, name=name, title=title, meaning=meaning, low=-1.0)
-        filled.append(worst_cases(group, success, column, attacks, free, by_chance))
-    if group.clean:
+        column = Column.from_metric(success, name=name, title=title, meaning=meaning, low=-1.0)
+        filled.append(worst_case_column(group, success, column, attacks, by_chance))
+    if group.no_attack:
         title = f"no attack, against {group.baseline}"
         meaning = f"Accuracy without attack, less that of {group.baseline}, seed by seed: below 0, a defense costs."
-        column = Column.of(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
-        filled.append(worst_cases(group, accuracy, column, [group.clean], free))
-    return [*filled, *_facts(group)]
+        column = Column.from_metric(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
+        filled.append(worst_case_column(group, accuracy, column, [group.no_attack], {group.no_attack: free}))
+    return [*filled, *_exclusion_and_epsilon_columns(group)]
 
 
-def _metric(group: Group, name: str) -> Metric:
+def _metric_by_name(group: record_groups.RecordGroup, name: str) -> Metric:
     return next(metric for metric in group.measure.metrics if metric.name == name)
 
 
-def _success_without_attack(group: Group, attack: str) -> dict[int, float]:
-    """Return the baseline's share of an attack's goal without attackers, by seed."""
-    goal = next(goal_of(record.configuration["attack"]) for record in group.records if attack_of(record) == attack)
-    by_seed = {}
-    for seed, record in group.runs(group.baseline, group.clean).records.items():
-        goals = record.configuration.get(GOALS, [])
-        if goal in goals and record.status == "done":
-            by_seed[seed] = record.metrics["goal_attack_success_rate"][goals.index(goal)]  # type: ignore[index]
-    return {seed: float(value) for seed, value in by_seed.items() if value is not None}
-
-
-def _facts(group: Group) -> Iterable[FilledColumn]:
+def _exclusion_and_epsilon_columns(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
     """Return columns of excluded participants and of privacy guarantees, where a defense reports them."""
     excluded, promised = {}, {}
     for name in group.rows:
-        records = group.of(defense=name)
+        records = group.records_of(defense=name)
         counted = [record for record in records if isinstance(record.facts.get("honest_excluded"), int)]
         if counted:
             mean = sum(record.facts["honest_excluded"] for record in counted) / len(counted)
-            excluded[name] = Cell(mean=mean).behind(counted)
-        if epsilons := promises(records):
-            promised[name] = Cell(mean=max(epsilons)).behind(records)
+            excluded[name] = TableCell(mean=mean).with_records(counted)
+        if epsilons := guaranteed_epsilons(records):
+            promised[name] = TableCell(mean=max(epsilons)).with_records(records)
     if excluded:
         yield FilledColumn(EXCLUDED, excluded)
     if promised:
-        yield FilledColumn(EPSILON, {name: promised.get(name, Cell(text="none")) for name in group.rows})
+        yield FilledColumn(EPSILON, {name: promised.get(name, TableCell(text="none")) for name in group.rows})
 
 
-def promises(records: Iterable[Record]) -> list[float]:
+def guaranteed_epsilons(records: Iterable[Record]) -> list[float]:
     """Return the epsilons that a defense guarantees at the end of its runs, if any."""
     epsilons = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
     return [float(value) for value in epsilons if isinstance(value, float | int)]
@@ -290,19 +319,19 @@ def promises(records: Iterable[Record]) -> list[float]:
 
 def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
     """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon."""
-    (group,) = groups(records)
-    aimed = targeted(group)
+    (group,) = record_groups.group_records(records)
+    aimed = targeted_attacks(group)
     left_out = {EXCLUDED.name, *(aimed if len(aimed) > 1 else ())}
-    return [each for each in columns(group) if each.column.name not in left_out]
+    return [each for each in summary_columns(group) if each.column.name not in left_out]
 
 
-def _tables(records: Sequence[Record]) -> Iterable[Table]:
+def _summary_tables(records: Sequence[Record]) -> Iterable[Table]:
     """Return one summary table per task."""
-    for group in groups(records):
-        yield Table.of(
-            columns(group),
+    for group in record_groups.group_records(records):
+        yield Table.from_columns(
+            summary_columns(group),
             rows=group.rows,
-            flags=lambda name, group=group: group.measure.row_flags(group.of(defense=name)),  # type: ignore[misc]
+            flags=lambda name, group=group: group.measure.row_flags(group.records_of(defense=name)),  # type: ignore[misc]
             name=slug(f"{group.task}-summary"),
             title=f"{group.task}: worst cases over all attacks",
             section=group.measure.section,
@@ -313,17 +342,17 @@ def _tables(records: Sequence[Record]) -> Iterable[Table]:
         )
 
 
-def _weak_attacks(records: Sequence[Record]) -> Iterable[str]:
+def _weak_attack_flags(records: Sequence[Record]) -> Iterable[str]:
     """Return untargeted attacks that reduce the baseline's accuracy less than noise of the same norm does."""
-    for group in groups(records):
-        others = untargeted(group)
-        names = {attack_of(record): record.configuration["attack"]["name"] for record in group.records}
+    for group in record_groups.group_records(records):
+        others = untargeted_attacks(group)
+        names = {record_groups.attack_label(record): record.configuration["attack"]["name"] for record in group.records}
         control = next((name for name in others if names[name] == CONTROL), "")
-        if not control and (others or targeted(group)):
+        if not control and (others or targeted_attacks(group)):
             yield f"{group.task}: {CONTROL} was not run, so weak attacks cannot be distinguished from strong ones"
         for attack in others if control else ():
             own, noise = (group.runs(group.baseline, name).values("accuracy") for name in (attack, control))
-            difference = paired(own, noise)
+            difference = paired_difference(own, noise)
             if names[attack] != CONTROL and difference and difference.estimate.mean > 0:
                 yield (
                     f"{group.task}: {attack} takes less accuracy from {group.baseline} than {control} does (by the "
@@ -331,5 +360,5 @@ def _weak_attacks(records: Sequence[Record]) -> Iterable[str]:
                 )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_with_and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

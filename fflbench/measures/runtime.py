@@ -17,26 +17,39 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge
 
-from fflbench.arrays import kernels
-from fflbench.federation.chain import Chain
-from fflbench.federation.timing import Timing
-from fflbench.measures import published
-from fflbench.measures.measure import PROCESS_BYTES, Context, Measure, Outcome
-from fflbench.measures.one_round import aggregated, begun, require_real
-from fflbench.metrics import LOWER, Metric
-from fflbench.records.arrays import Arrays
-from fflbench.records.record import Record
-from fflbench.records.validation import Content, NotNegative, Some
-from fflbench.registration import measure
-from fflbench.report.groups import Group, Runs, groups, parameters_of, settings
-from fflbench.report.picture import Picture, panels, style
-from fflbench.report.statistics import mean_and_spread
-from fflbench.report.table import Cell, Column, FilledColumn, Table
-from fflbench.tasks import Task
-from fflbench.texts import slug
-from fflbench.types import Matrix
+from fflbench.plugin import (
+    LOWER,
+    PROCESS_BYTES,
+    Arrays,
+    Chain,
+    Column,
+    Context,
+    FilledColumn,
+    Matrix,
+    Measure,
+    Metric,
+    NotNegative,
+    Outcome,
+    PositiveCount,
+    Record,
+    RecordFields,
+    ReportFigure,
+    Table,
+    TableCell,
+    Task,
+    Timing,
+    figure_with_panels,
+    kernel_threads,
+    line_style,
+    mean_and_spread,
+    measure,
+    one_round,
+    published_results,
+    record_groups,
+    slug,
+)
 
-SCALING = (1_000_000, 3_162_278)
+SHORTER = (1_000_000, 3_162_278)
 """Lengths of shorter updates that large models are also timed with, to fit the growth."""
 
 PARTS = {"decryption": "server: decryption", "aggregation": "server: aggregation", "participant": "participant"}
@@ -45,18 +58,18 @@ TEMPORARIES = 24
 """Number of vectors of a model's length that two participants and the server may hold besides the updates."""
 
 
-def _cost(name: str, title: str, meaning: str, unit: str = "s", digits: int = 5, **declared: Any) -> Metric:
+def _cost_metric(name: str, title: str, meaning: str, unit: str = "s", digits: int = 5, **declared: Any) -> Metric:
     return Metric(name, title, meaning, LOWER, unit=unit, digits=digits, low=0.0, seeded=False, **declared)
 
 
-class _Facts(Content):
-    columns: Some
-    updates_bytes: Some
-    timed_runs: Some
+class _Facts(RecordFields):
+    columns: PositiveCount
+    updates_bytes: PositiveCount
+    timed_runs: PositiveCount
 
 
-class _TimedRun(Content):
-    columns: Some
+class _TimedRun(RecordFields):
+    columns: PositiveCount
     decryption: NotNegative
     aggregation: NotNegative
 
@@ -73,14 +86,16 @@ class Runtime(Measure):
     facts = _Facts
     item = _TimedRun
     metrics = (
-        _cost("seconds", "server", "Seconds of a round: decryption and aggregation.", headline=True),
-        _cost(
+        _cost_metric("seconds", "server", "Seconds of a round: decryption and aggregation.", headline=True),
+        _cost_metric(
             "participant_seconds", "participant", "Seconds that a participant takes to send its update.", headline=True
         ),
-        _cost("peak_bytes", "peak memory", "Of the server, updates included.", "MB", 1, factor=1e-6, headline=True),
-        _cost("decryption_seconds", "decryption", "Seconds of the server's decryption in a round."),
-        _cost("aggregation_seconds", "aggregation", "Seconds of the rule and what goes before it in a round."),
-        *(_cost(f"{part}_spread", f"{part}, standard deviation", "Over repeated runs.") for part in PARTS),
+        _cost_metric(
+            "peak_bytes", "peak memory", "Of the server, updates included.", "MB", 1, factor=1e-6, headline=True
+        ),
+        _cost_metric("decryption_seconds", "decryption", "Seconds of the server's decryption in a round."),
+        _cost_metric("aggregation_seconds", "aggregation", "Seconds of the rule and what goes before it in a round."),
+        *(_cost_metric(f"{part}_spread", f"{part}, standard deviation", "Over repeated runs.") for part in PARTS),
     )
 
     updates: Annotated[int, Ge(2), "updates that reach the server in a round"] = 10
@@ -89,29 +104,29 @@ class Runtime(Measure):
     threads: Annotated[int, Ge(1), "threads the server may use"] = 1
 
     @classmethod
-    def notes(cls, records: Sequence[Record]) -> Iterable[str]:
+    def table_notes(cls, records: Sequence[Record]) -> Iterable[str]:
         counts = sorted({record.facts["timed_runs"] for record in records})
         several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
         yield f"Mean over {several} timed runs, after one to warm up."
 
     @classmethod
-    def tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return _tables(records)
+    def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _paper_and_growth_tables(records)
 
     @classmethod
-    def figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[Picture]:
-        return _figures(records)
+    def extra_figures(cls, records: Sequence[Record], arrays: Callable[[Record], Arrays]) -> Iterable[ReportFigure]:
+        return _growth_figures(records)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
-        require_real(defense, self.updates)
+        one_round.require_measurable_cost(defense, self.updates)
 
-    def steps(self, task: Task) -> int:
+    def step_count(self, task: Task) -> int:
         return 1 + self.repeats
 
-    def memory(self, task: Task) -> int:
+    def memory_bytes(self, task: Task) -> int:
         return PROCESS_BYTES + 4 * task.columns().count * (self.updates * 11 // 10 + TEMPORARIES)
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         values = self.updates * task.columns().count
         # A transport with a mode runs cryptography.
         once = values * (3e-8 if hasattr(defense.transport, "mode") else 3e-9)
@@ -121,26 +136,28 @@ class Runtime(Measure):
     def run(self, context: Context) -> Outcome:
         defense, seed, columns = context.defense, context.seed, context.task.columns()
         load = os.getloadavg()[0]
-        with kernels.threads(self.threads):
+        with kernel_threads(self.threads):
             tracemalloc.start()
             try:
                 updates = np.random.default_rng(seed).standard_normal((self.updates, columns.count), dtype=np.float32)
-                played = rounds(begun(defense, self.updates, columns, seed), updates)
-                next(played)
+                timed_rounds = time_rounds(one_round.begin_chain(defense, self.updates, columns, seed), updates)
+                next(timed_rounds)
                 peak = tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()
-            context.step(1)
-            whole = list(self._timed(played, columns.count, context.step))
-            history = list(whole)
-            for count in (count for count in SCALING if count < columns.count / 2):
-                shorter = begun(defense, self.updates, columns.shortened(count), seed)
-                played = rounds(shorter, updates.reshape(-1)[: self.updates * count].reshape(self.updates, count))
-                next(played)
-                history += self._timed(played, count, lambda _: None)
-        metrics = {"seconds": fmean(run["decryption"] + run["aggregation"] for run in whole), "peak_bytes": peak}
+            context.report_step(1)
+            full_length = list(self._repeat_timed_round(timed_rounds, columns.count, context.report_step))
+            history = list(full_length)
+            for count in (count for count in SHORTER if count < columns.count / 2):
+                shorter = one_round.begin_chain(defense, self.updates, columns.truncated(count), seed)
+                timed_rounds = time_rounds(
+                    shorter, updates.reshape(-1)[: self.updates * count].reshape(self.updates, count)
+                )
+                next(timed_rounds)
+                history += self._repeat_timed_round(timed_rounds, count, lambda _: None)
+        metrics = {"seconds": fmean(run["decryption"] + run["aggregation"] for run in full_length), "peak_bytes": peak}
         for part in PARTS:
-            mean, spread = mean_and_spread([run[part] for run in whole])
+            mean, spread = mean_and_spread([run[part] for run in full_length])
             metrics |= {f"{part}_seconds": mean, f"{part}_spread": spread}
         return Outcome(
             metrics=metrics,
@@ -148,49 +165,47 @@ class Runtime(Measure):
             facts={
                 "columns": columns.count,
                 "updates_bytes": updates.nbytes,
-                "timed_runs": len(whole),
+                "timed_runs": len(full_length),
                 "load_at_start": load,
             },
         )
 
-    def _timed(
-        self, played: Iterator[dict[str, float]], columns: int, report: Callable[[int], None]
+    def _repeat_timed_round(
+        self, timed_rounds: Iterator[dict[str, float]], columns: int, report: Callable[[int], None]
     ) -> Iterator[dict[str, Any]]:
-        """Yield timed runs of so many columns; fewer than `repeats` where they take long."""
+        """Yield timed runs of updates with this many columns; fewer than `repeats` where they take long."""
         start = time.monotonic()
         for repeat in range(self.repeats):
             if repeat >= 2 and time.monotonic() - start > self.patience:
                 return
-            yield {"columns": columns, **next(played)}
+            yield {"columns": columns, **next(timed_rounds)}
             report(2 + repeat)
 
 
-def rounds(chain: Chain, updates: Matrix) -> Iterator[dict[str, float]]:
+def time_rounds(chain: Chain, updates: Matrix) -> Iterator[dict[str, float]]:
     """Run rounds from the same memory, and yield the seconds of each by part; those of an average participant."""
-    n, d = updates.shape
-    weights = np.zeros(d, np.float32)
     memory = copy.deepcopy(chain.memory)
     for round in itertools.count():
         chain.memory = copy.deepcopy(memory)
         # Overwritten, as in a federation: one round's result is as good an input for the next, unless it was clipped.
         if chain.server.preaggregations:
             np.random.default_rng(round).standard_normal(out=updates, dtype=np.float32)
-        transcript = chain.transmit(round, weights, chain.select(round), updates)
+        transcript = one_round.transmit(chain, round, updates)
         if tracemalloc.is_tracing():
             tracemalloc.reset_peak()
         start = time.perf_counter()
-        aggregated(chain, transcript)
+        one_round.aggregate(chain, transcript)
         yield {
             "decryption": transcript.seconds.get("server", 0.0),
             "aggregation": time.perf_counter() - start,
-            "participant": transcript.seconds.get("participants", 0.0) / n,
+            "participant": transcript.seconds.get("participants", 0.0) / len(updates),
         }
 
 
 # Tables and figures
 
 
-FROM = 1_000_000
+MIN_COLUMNS = 1_000_000
 """Number of columns from which on growth is fitted: below, fixed costs hide it."""
 SECTION = "Cost"
 
@@ -198,38 +213,45 @@ Points = Mapping[int, float]
 """Seconds by the number of updates or of columns."""
 
 
-def _tables(records: Sequence[Record]) -> Iterable[Table]:
+def _paper_and_growth_tables(records: Sequence[Record]) -> Iterable[Table]:
     """Return tables of our seconds beside the paper's, where there are any, and of their growth."""
     done = [record for record in records if record.status == "done"]
     for task in dict.fromkeys(record.labels["task"] for record in done):
         of_task = [record for record in done if record.labels["task"] == task]
-        for setting, of_setting in settings(of_task, leaving_out="updates").items():
-            beside = [record for record in of_setting if _papers(record)]
-            if beside:
-                yield _beside(f"{task} ({setting})" if setting else task, beside)
-    if growth := grown(done):
-        yield _growth(growth)
+        for setting, of_setting in record_groups.records_by_setting(of_task, excluded_parameter="updates").items():
+            with_figures = [record for record in of_setting if _published_seconds(record)]
+            if with_figures:
+                yield _table_beside_paper(f"{task} ({setting})" if setting else task, with_figures)
+    if growth := collect_runtime_growth(done):
+        yield _growth_table(growth)
 
 
-def _papers(record: Record) -> Any:
+def _published_seconds(record: Record) -> Any:
     task = record.configuration["task"]["name"]
-    return published.of("runtime").get((task, parameters_of(record)["updates"], record.defense))
+    return published_results.table("runtime").get(
+        (task, record_groups.measure_parameters(record)["updates"], record.defense)
+    )
 
 
-def _beside(title: str, records: Sequence[Record]) -> Table:
+def _table_beside_paper(title: str, records: Sequence[Record]) -> Table:
     places: dict[tuple[str, str], list[Record]] = {}
-    for record in sorted(records, key=lambda record: int(parameters_of(record)["updates"])):
-        places.setdefault((str(parameters_of(record)["updates"]), record.labels["defense"]), []).append(record)
+    for record in sorted(records, key=lambda record: int(record_groups.measure_parameters(record)["updates"])):
+        places.setdefault(
+            (str(record_groups.measure_parameters(record)["updates"]), record.labels["defense"]), []
+        ).append(record)
     filled = []
     for part, heading in PARTS.items():
         meaning = f"Seconds of a round, {heading}; mean over repeated runs after one to warm up."
         column = Column(name=part, title=f"{heading}, s", meaning=meaning, digits=4, seeded=False)
         printed = Column(name=f"{part}-paper", title="paper, s", meaning="The paper's own figure.", digits=4)
         metric = next(metric for metric in Runtime.metrics if metric.name == f"{part}_seconds")
-        ours = {key: Runs.of(own).cell(metric, column, {record.seed for record in own}) for key, own in places.items()}
-        theirs = {key: Cell(mean=getattr(_papers(own[0]), part)) for key, own in places.items()}
+        ours = {
+            key: record_groups.SeedRuns.from_records(own).cell(metric, column, {record.seed for record in own})
+            for key, own in places.items()
+        }
+        theirs = {key: TableCell(mean=getattr(_published_seconds(own[0]), part)) for key, own in places.items()}
         filled += [FilledColumn(column, ours), FilledColumn(printed, theirs)]
-    return Table.of(
+    return Table.from_columns(
         filled,
         name=slug(f"runtime-paper-{title}"),
         title=f"{title}: runtime beside the paper's",
@@ -252,12 +274,16 @@ class Growth:
     records: dict[str, list[Record]]
 
 
-def grown(records: Sequence[Record]) -> Growth | None:
+def collect_runtime_growth(records: Sequence[Record]) -> Growth | None:
     """Return the growth on the largest model, or None with too few points."""
-    finished = groups([record for record in records if record.status == "done"])
-    by_setting: dict[str, list[Group]] = {}
+    finished = record_groups.group_records([record for record in records if record.status == "done"])
+    by_setting: dict[str, list[record_groups.RecordGroup]] = {}
     for group in finished:
-        others = {name: value for name, value in parameters_of(group.records[0]).items() if name != "updates"}
+        others = {
+            name: value
+            for name, value in record_groups.measure_parameters(group.records[0]).items()
+            if name != "updates"
+        }
         by_setting.setdefault(f"{group.task} {others}", []).append(group)
     largest = max(by_setting.values(), key=lambda of: of[0].records[0].facts["columns"], default=[])
     points: dict[str, dict[tuple[int, int], list[float]]] = {}
@@ -265,26 +291,30 @@ def grown(records: Sequence[Record]) -> Growth | None:
     for record in (record for group in largest for record in group.records):
         behind.setdefault(record.labels["defense"], []).append(record)
         for item in record.history:
-            place = parameters_of(record)["updates"], item["columns"]
+            place = record_groups.measure_parameters(record)["updates"], item["columns"]
             of_defense = points.setdefault(record.labels["defense"], {})
             of_defense.setdefault(place, []).append(item["decryption"] + item["aggregation"])
     means = {name: {key: fmean(values) for key, values in of.items()} for name, of in points.items()}
-    lines = {name: _lines(means, name) for name in means}
-    lines = {name: pair for name, pair in lines.items() if slope(pair[0]) is not None or slope(pair[1]) is not None}
+    lines = {name: _seconds_by_size(means, name) for name in means}
+    lines = {
+        name: pair
+        for name, pair in lines.items()
+        if log_log_slope(pair[0]) is not None or log_log_slope(pair[1]) is not None
+    }
     return Growth(largest[0].task, lines, behind) if lines else None
 
 
-def _lines(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -> tuple[Points, Points]:
+def _seconds_by_size(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -> tuple[Points, Points]:
     """Return seconds by n at the most columns, and by columns from 1M on at the largest n of any defense."""
-    sizes = [key for of in measured.values() for key in of if key[1] >= FROM]
+    sizes = [key for of in measured.values() for key in of if key[1] >= MIN_COLUMNS]
     most, widest = max((n for n, _ in sizes), default=0), max((d for _, d in sizes), default=0)
-    large = {key: seconds for key, seconds in sorted(measured[name].items()) if key[1] >= FROM}
+    large = {key: seconds for key, seconds in sorted(measured[name].items()) if key[1] >= MIN_COLUMNS}
     return {n: seconds for (n, d), seconds in large.items() if d == widest}, {
         d: seconds for (n, d), seconds in large.items() if n == most
     }
 
 
-def slope(seconds: Points) -> float | None:
+def log_log_slope(seconds: Points) -> float | None:
     """Return the exponent that fits best, by least squares on logarithms; None with too few positive times."""
     timed = {size: value for size, value in seconds.items() if value > 0}
     if len(timed) < 2:
@@ -294,21 +324,24 @@ def slope(seconds: Points) -> float | None:
     return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 
 
-def _growth(growth: Growth) -> Table:
-    fitted = {name: (slope(in_n), slope(in_d)) for name, (in_n, in_d) in growth.lines.items()}
+def _growth_table(growth: Growth) -> Table:
+    fitted = {name: (log_log_slope(in_n), log_log_slope(in_d)) for name, (in_n, in_d) in growth.lines.items()}
     filled = []
     for place, (letter, meaning) in enumerate({"n": "the number of updates", "D": "their length"}.items()):
         column = Column(name=f"exponent_{letter.lower()}", title=f"exponent in {letter}", meaning=f"Of {meaning}.")
         cells = {
-            name: Cell(mean=values[place]).behind(growth.records[name])
+            name: TableCell(mean=values[place]).with_records(growth.records[name])
             for name, values in fitted.items()
             if values[place] is not None
         }
         filled.append(FilledColumn(column, cells))
     stated = Column(name="complexity", title="the paper states", meaning="The complexity that the paper states.")
-    complexity, names = published.of("complexity"), {name: growth.records[name][0].defense for name in growth.lines}
-    filled.append(FilledColumn(stated, {name: Cell(text=complexity.get(of, "")) for name, of in names.items()}))
-    return Table.of(
+    complexity, names = (
+        published_results.table("complexity"),
+        {name: growth.records[name][0].defense for name in growth.lines},
+    )
+    filled.append(FilledColumn(stated, {name: TableCell(text=complexity.get(of, "")) for name, of in names.items()}))
+    return Table.from_columns(
         filled,
         rows=growth.lines,
         name="runtime-growth",
@@ -321,17 +354,17 @@ def _growth(growth: Growth) -> Table:
     )
 
 
-def _figures(records: Sequence[Record]) -> Iterable[Picture]:
+def _growth_figures(records: Sequence[Record]) -> Iterable[ReportFigure]:
     """Yield the figure of the server's seconds by number of updates and by length, on logarithmic axes."""
-    growth = grown(records)
+    growth = collect_runtime_growth(records)
     if growth is None:
         return
-    figure, axes = panels(2, 6, 4.5, sharey=True)
+    figure, axes = figure_with_panels(2, 6, 4.5, sharey=True)
     numbers: list[list[object]] = [["defense", "axis", "size", "seconds"]]
     for place, (name, lines) in enumerate(growth.lines.items()):
         for axis, line, letter in zip(axes, lines, "nD", strict=True):
-            label = name if (exponent := slope(line)) is None else f"{name}: {letter}^{exponent:.2f}"
-            axis.loglog(list(line), list(line.values()), label=label, **style(place))
+            label = name if (exponent := log_log_slope(line)) is None else f"{name}: {letter}^{exponent:.2f}"
+            axis.loglog(list(line), list(line.values()), label=label, **line_style(place))
             numbers += [[name, letter, size, seconds] for size, seconds in line.items()]
     ns = sorted({n for in_n, _ in growth.lines.values() for n in in_n})
     axes[0].set_xticks(ns, [f"{n}" for n in ns], minor=False)
@@ -344,4 +377,4 @@ def _figures(records: Sequence[Record]) -> Iterable[Picture]:
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.grid(alpha=0.3, which="major")
         axis.legend(frameon=False, fontsize="small", loc="upper left")
-    yield Picture(slug("scaling"), SECTION, "How the server's time grows", figure, numbers)
+    yield ReportFigure(slug("scaling"), SECTION, "How the server's time grows", figure, numbers)

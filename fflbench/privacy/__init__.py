@@ -1,5 +1,5 @@
-"""Privacy: observations of a round, and what attacks learn from them."""
+"""Privacy: observations of a round, attacks on them, and the quality of their results."""
 
-from fflbench.privacy.attack import Guess, Observed, PrivacyAttack
+from fflbench.privacy.reconstruction_attack import ObservedGradients, ReconstructedExamples, ReconstructionAttack
 
-__all__ = ["Guess", "Observed", "PrivacyAttack"]
+__all__ = ["ObservedGradients", "ReconstructedExamples", "ReconstructionAttack"]

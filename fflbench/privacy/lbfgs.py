@@ -18,13 +18,13 @@ def minimise(
     start: Tensor,
     steps: int,
     history: int = 30,
-    enough: float = 0.0,
+    tolerance: float = 0.0,
     report: Callable[[int], None] = lambda _: None,
 ) -> tuple[Tensor, Tensor]:
     """Return the points reached from each start, and their values.
 
-    Rows are independent problems with a backtracking line search; a row stops once its value is at most `enough` or no
-    step improves it, and the others continue without it.
+    Rows are independent problems with a backtracking line search; a row stops once its value is at most
+    `tolerance` or no step improves it, and the others continue without it.
     """
     points, rows = start.clone(), torch.arange(len(start), device=start.device)
     z = start
@@ -32,37 +32,37 @@ def minimise(
     values = value.clone()
     moves: list[Tensor] = []
     changes: list[Tensor] = []
-    fresh = torch.ones_like(rows, dtype=torch.bool)
+    restart = torch.ones_like(rows, dtype=torch.bool)
     for _ in range(steps):
-        direction = -_inverse_times(gradient, moves, changes)
-        slope = _dot(direction, gradient)
+        direction = -_multiply_by_inverse_hessian(gradient, moves, changes)
+        slope = _row_dot_products(direction, gradient)
         # Without curvature, or where it gave no descent direction: steepest descent with a bounded step.
-        fresh = fresh | (slope >= 0) | ~slope.isfinite()
-        direction = torch.where(fresh[:, None], -gradient, direction)
-        slope = torch.where(fresh, -_dot(gradient, gradient), slope)
-        careful = (1 / gradient.abs().sum(1).clamp(min=1e-12)).clamp(max=1)
-        after, value_after, gradient_after = _backtrack(
-            objective, rows, z, value, gradient, direction, slope, torch.where(fresh, careful, 1.0)
+        restart = restart | (slope >= 0) | ~slope.isfinite()
+        direction = torch.where(restart[:, None], -gradient, direction)
+        slope = torch.where(restart, -_row_dot_products(gradient, gradient), slope)
+        bounded = (1 / gradient.abs().sum(1).clamp(min=1e-12)).clamp(max=1)
+        after, value_after, gradient_after = _backtracking_line_search(
+            objective, rows, z, value, gradient, direction, slope, torch.where(restart, bounded, 1.0)
         )
         move, change = after - z, gradient_after - gradient
         # The pairs before a steepest-descent step led to no progress, so they are forgotten.
-        moves = [torch.where(fresh[:, None], 0.0, old) for old in moves] if fresh.any() else moves
+        moves = [torch.where(restart[:, None], 0.0, old) for old in moves] if restart.any() else moves
         moves, changes = [*moves, move][-history:], [*changes, change][-history:]
         moved = (move != 0).any(1)
         points[rows], values[rows] = after, value_after
-        going = (moved | ~fresh) & (value_after > enough)
-        fresh = ~moved
+        active = (moved | ~restart) & (value_after > tolerance)
+        restart = ~moved
         z, value, gradient = after, value_after, gradient_after
-        if not going.all():
-            rows, z, value, gradient, fresh = (part[going] for part in (rows, z, value, gradient, fresh))
-            moves, changes = [old[going] for old in moves], [old[going] for old in changes]
+        if not active.all():
+            rows, z, value, gradient, restart = (part[active] for part in (rows, z, value, gradient, restart))
+            moves, changes = [old[active] for old in moves], [old[active] for old in changes]
         report(1)
         if not len(rows):
             break
     return points, values
 
 
-def _backtrack(
+def _backtracking_line_search(
     objective: Objective,
     rows: Tensor,
     z: Tensor,
@@ -76,9 +76,9 @@ def _backtrack(
     after, value_after, gradient_after = z.clone(), value.clone(), gradient.clone()
     searching = torch.arange(len(z), device=z.device)
     for count in TRIALS:
-        halves = 0.5 ** torch.arange(count, device=z.device)
+        factors = 0.5 ** torch.arange(count, device=z.device)
         # One row per step length, longest first, and problem that is still searching.
-        each, lengths = searching.repeat_interleave(count), (length[searching, None] * halves).flatten()
+        each, lengths = searching.repeat_interleave(count), (length[searching, None] * factors).flatten()
         tried = z[each] + lengths[:, None] * direction[each]
         tried_value, tried_gradient = objective(tried, rows[each])
         good = (tried_value <= value[each] + ARMIJO * lengths * slope[each]).view(-1, count)
@@ -98,24 +98,24 @@ def _backtrack(
     return after, value_after, gradient_after
 
 
-def _inverse_times(gradient: Tensor, moves: list[Tensor], changes: list[Tensor]) -> Tensor:
+def _multiply_by_inverse_hessian(gradient: Tensor, moves: list[Tensor], changes: list[Tensor]) -> Tensor:
     """Return the inverse Hessian, as the last steps approximate it, times the gradient (two-loop recursion)."""
     result, kept = gradient.clone(), []
     for move, change in zip(reversed(moves), reversed(changes), strict=True):
-        curvature = _dot(move, change)
+        curvature = _row_dot_products(move, change)
         # A pair without curvature, or of a row that did not move, has no weight.
         rho = torch.where(curvature > 1e-20, 1 / curvature, torch.zeros_like(curvature))
-        alpha = rho * _dot(move, result)
+        alpha = rho * _row_dot_products(move, result)
         result -= alpha[:, None] * change
         kept.append((move, change, rho, alpha))
     if moves:
-        scale = _dot(moves[-1], changes[-1]) / _dot(changes[-1], changes[-1]).clamp(min=1e-30)
+        scale = _row_dot_products(moves[-1], changes[-1]) / _row_dot_products(changes[-1], changes[-1]).clamp(min=1e-30)
         result *= torch.where(scale > 0, scale, torch.ones_like(scale))[:, None]
     for move, change, rho, alpha in reversed(kept):
-        beta = rho * _dot(change, result)
+        beta = rho * _row_dot_products(change, result)
         result += (alpha - beta)[:, None] * move
     return result
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
+def _row_dot_products(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(1)

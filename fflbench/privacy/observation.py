@@ -1,7 +1,7 @@
-"""Contract of observations: how a coalition of parties turns what it sees of a round into updates to attack.
+"""Base class of observations, which turn a coalition's view of a round into updates to attack.
 
-Each declares what the coalition must know, and whether it takes the transport into account: a claim of privacy counts
-only against an attacker who knows the defense.
+Each declares the knowledge that the coalition needs, and whether it is adaptive: a privacy claim must hold against an
+attacker who knows the defense.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,8 @@ from fflbench.federation import ObservedUpdates, ParticipantView, Transcript, Tr
 if TYPE_CHECKING:
     from torch import nn
 
-NOTHING = "no update reached the server, or none was finite, so there is nothing to attack"
+NO_OBSERVATION = "no update reached the server, or none was finite, so there is nothing to attack"
+"""Reason why a round has no observation."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Coalition:
     """Pooled knowledge of the parties in a coalition: their views of a round, and what is public."""
 
     server: View
-    people: Sequence[int]
+    selected: Sequence[int]
     """All selected participants."""
     linear: Sequence[str]
     """Names of the weights of the model's linear layers."""
@@ -34,52 +35,56 @@ class Coalition:
 
 
 class Observation:
-    """A way to turn a coalition's view into updates to attack."""
+    """Observation of a round by a coalition of parties."""
 
     knows: ClassVar[tuple[str, ...]] = ()
     """Knowledge that the coalition needs; set by the decorator that registers it."""
     adaptive: ClassVar[bool] = False
-    """Whether it takes the transport into account (an adaptive attack)."""
+    """Whether it is adaptive: made with knowledge of the transport."""
     caution: ClassVar[str] = ""
-    """Word that tables add as a caution."""
+    """Caution that tables add to its results."""
     participants: ClassVar[bool] = False
     """Whether participants belong to the coalition, or an oracle reveals what they know."""
     servers: ClassVar[tuple[str, ...]] = ()
     """Further servers that belong to the coalition, beside the one on which the rule runs."""
     needs_linear_layer: ClassVar[bool] = False
 
-    def applies(self, transport: Transport) -> bool:
-        """Whether it makes sense for a transport."""
+    def applies_to(self, transport: Transport) -> bool:
+        """Return whether it is defined for a transport."""
         return True
 
     def observe(self, coalition: Coalition) -> list[ObservedUpdates]:
         """Return updates to attack."""
         raise NotImplementedError
 
-    def score(self, observed: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
+    def own_metrics(self, observed: ObservedUpdates, transcript: Transcript) -> dict[str, float]:
         """Return the observation's own metrics, such as pair_accuracy; empty for most."""
         return {}
 
 
-def watched(observation: Observation, people: Collection[int]) -> Collection[int]:
+def participants_to_watch(observation: Observation, selected: Collection[int]) -> Collection[int]:
     """Return the participants whose views an observation or its scoring needs."""
-    scored = type(observation).score is not Observation.score
-    return people if observation.participants or scored else ()
+    scored = type(observation).own_metrics is not Observation.own_metrics
+    return selected if observation.participants or scored else ()
 
 
 def observe(
-    observation: Observation, transport: Transport, transcript: Transcript, people: Sequence[int], linear: Sequence[str]
+    observation: Observation,
+    transport: Transport,
+    transcript: Transcript,
+    selected: Sequence[int],
+    linear: Sequence[str],
 ) -> list[ObservedUpdates]:
-    """Return the updates that an observation gives for a round, from the views that it declares and nothing more."""
+    """Return the updates that an observation extracts from a round, given only the views that it declares."""
     if not len(transcript.server.rows):
         return []
     participants = transcript.participants if observation.participants else {}
     servers = {name: view for name, view in transcript.servers.items() if name in observation.servers}
-    coalition = Coalition(transcript.server, people, linear, type(transport), participants, servers)
+    coalition = Coalition(transcript.server, selected, linear, type(transport), participants, servers)
     return observation.observe(coalition)
 
 
-def linear_layers(model: "nn.Module") -> list[str]:
+def linear_weight_names(model: "nn.Module") -> list[str]:
     """Return the names of the weights of linear layers."""
     from torch import nn
 

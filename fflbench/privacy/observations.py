@@ -1,20 +1,17 @@
-"""Observations that make sense for many transports: a single submission, the sum, and a colluding participant."""
+"""Observations for many transports: a single submission, the sum, and a colluding participant."""
 
 from typing import ClassVar
 
 import numpy as np
 
-from fflbench.arrays.kernels import weighted_mean
-from fflbench.federation import ObservedUpdates, Transport
-from fflbench.privacy.observation import Coalition, Observation
-from fflbench.registration import observation
+from fflbench.plugin import Coalition, Observation, ObservedUpdates, Transport, observation, weighted_mean
 
 
 @observation("submission", title="Submission", knows=["server view"])
-class Submission(Observation):
+class SubmissionObservation(Observation):
     """Take a row that a participant submitted for that participant's update."""
 
-    def applies(self, transport: Transport) -> bool:
+    def applies_to(self, transport: Transport) -> bool:
         return transport.rows in ("participant", "mixture")
 
     def observe(self, coalition: Coalition) -> list[ObservedUpdates]:
@@ -26,27 +23,29 @@ class Submission(Observation):
 
 
 @observation("sum", title="Sum", knows=["server view"])
-class Sum(Observation):
+class SumObservation(Observation):
     """Take the average of the round and nothing else: the view that secure aggregation leaves."""
 
     def observe(self, coalition: Coalition) -> list[ObservedUpdates]:
         view = coalition.server
-        here = coalition.people if view.participants is None else view.participants.tolist()
-        return [ObservedUpdates((weighted_mean(view.rows, view.weights) * np.float32(view.scale),), tuple(here))]
+        senders = coalition.selected if view.participants is None else view.participants.tolist()
+        return [ObservedUpdates((weighted_mean(view.rows, view.weights) * np.float32(view.scale),), tuple(senders))]
 
 
 @observation("colluding-participant", title="Colluding participant", knows=["server view", "a participant's view"])
-class ColludingParticipant(Observation):
+class ColludingParticipantObservation(Observation):
     """Combine the server's view with that of one participant, who tells its own update and all it received."""
 
     adaptive: ClassVar[bool] = True
     caution: ClassVar[str] = "a participant colludes"
     participants: ClassVar[bool] = True
 
-    def applies(self, transport: Transport) -> bool:
+    def applies_to(self, transport: Transport) -> bool:
         return transport.rows != "participant"
 
     def observe(self, coalition: Coalition) -> list[ObservedUpdates]:
-        server, people = coalition.server, coalition.people
-        results = [coalition.transport.collude(server, who, own, people) for who, own in coalition.participants.items()]
+        server, selected = coalition.server, coalition.selected
+        results = [
+            coalition.transport.collude(server, who, own, selected) for who, own in coalition.participants.items()
+        ]
         return [observed for of_one in results for observed in of_one]

@@ -1,4 +1,4 @@
-"""Simulated rounds of privacy measures: participants train on given examples, and an observation is made."""
+"""Shadow rounds: simulated participants train on given examples, and their round is observed."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -11,26 +11,26 @@ from fflbench.engines.engine import LocalData, create_engine
 from fflbench.engines.flat_model import FlatModel
 from fflbench.federation import ObservedUpdates, Setting
 from fflbench.federation.chain import Chain
-from fflbench.privacy.observation import Observation, linear_layers, observe, watched
+from fflbench.privacy.observation import Observation, linear_weight_names, observe, participants_to_watch
 from fflbench.randomness import stream
 from fflbench.tasks import Task
 from fflbench.types import Indices, Matrix, Vector
 
-Groups = Sequence[Sequence[Indices]]
-"""Indices of each participant's examples, by round."""
+ExamplesByRound = Sequence[Sequence[Indices]]
+"""Indices of each participant's examples, by round and participant."""
 
 
 @dataclass(frozen=True)
 class ShadowObservation:
     """Updates observed in a round, with the round's number."""
 
-    group: int
+    round: int
     observed: ObservedUpdates
 
 
 @dataclass(frozen=True)
 class ShadowRounds:
-    """A model, examples and a defense, with which rounds can be simulated."""
+    """Model, examples, defense and observation with which rounds are simulated."""
 
     task: Task
     model: FlatModel
@@ -42,22 +42,26 @@ class ShadowRounds:
     observation: Observation
     seed: int
 
-    def play(self, groups: Groups, purpose: str, *, plain: bool = False) -> Iterator[ShadowObservation]:
-        """Yield the observations of rounds with these participants; `plain` leaves the defense out."""
+    def run(
+        self, examples: ExamplesByRound, purpose: str, *, without_defense: bool = False
+    ) -> Iterator[ShadowObservation]:
+        """Yield the observations of rounds with these participants; `without_defense` leaves out the defense."""
         seed = int(stream(self.seed, "stage", purpose).integers(2**63))
-        for number, group in enumerate(groups):
-            training = create_engine(self.model, LocalData(self.x, self.y, group, seed, self.task))
-            rows = training.train(self.weights, np.arange(len(group)), number)
+        for number, held in enumerate(examples):
+            training = create_engine(self.model, LocalData(self.x, self.y, held, seed, self.task))
+            rows = training.train(self.weights, np.arange(len(held)), number)
             self.model.load(self.weights)
-            if plain:
+            if without_defense:
                 observations = [ObservedUpdates((row,), (who,)) for who, row in enumerate(rows)]
             else:
-                observations = self._transmitted(rows, np.array([len(held) for held in group]), number, seed)
+                observations = self._transmit_and_observe(rows, np.array([len(own) for own in held]), number, seed)
             yield from (ShadowObservation(number, observed) for observed in observations)
 
-    def _transmitted(self, rows: Matrix, sizes: Indices, number: int, seed: int) -> list[ObservedUpdates]:
-        chain, people = copy.deepcopy(self.defense), list(range(len(rows)))
+    def _transmit_and_observe(self, rows: Matrix, sizes: Indices, number: int, seed: int) -> list[ObservedUpdates]:
+        chain, participants = copy.deepcopy(self.defense), list(range(len(rows)))
         chain.begin(Setting(len(rows), len(rows), sizes, self.model.columns), seed)
-        watch = watched(self.observation, people)
+        watch = participants_to_watch(self.observation, participants)
         transcript = chain.transmit(number, self.weights, np.arange(len(rows)), rows, watch=watch)
-        return observe(self.observation, chain.transport, transcript, people, linear_layers(self.model.model))
+        return observe(
+            self.observation, chain.transport, transcript, participants, linear_weight_names(self.model.model)
+        )

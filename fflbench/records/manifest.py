@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fflbench import __version__, registry
-from fflbench.records.parts import parts_of
+from fflbench.records.cell_configuration import registered_parts
 from fflbench.registry import Kind
 
 RESULTS_VERSION = 2
@@ -20,21 +20,21 @@ LIBRARIES = ("numpy", "scikit-learn", "scipy", "torch")
 
 def results_versions(configuration: Mapping[str, Any]) -> dict[str, int | str]:
     """Return the versions by which an old record stays valid, with the source digests of outside plugins."""
-    parts = parts_of(configuration)
+    parts = registered_parts(configuration)
     return {"core": RESULTS_VERSION, **{part.key: registry.get(part.kind, part.name).results_version for part in parts}}
 
 
-def manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:
+def build_manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[str] = ()) -> dict[str, Any]:
     """Return all that could explain different results on another machine."""
     measure = registry.get(Kind.MEASURE, configuration["measure"]["name"])
     return {
         "results": results_versions(configuration),
         "fflbench": __version__,
-        "commit": commit(),
+        "commit": source_commit(),
         "python": platform.python_version(),
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "system": platform.system(),
-        "processor": processor(),
+        "processor": processor_name(),
         "device": device,
         "plugins": list(plugins),
         "threads": measure.create(**configuration["measure"]["parameters"]).threads,
@@ -42,7 +42,7 @@ def manifest(configuration: Mapping[str, Any], device: str, plugins: Sequence[st
 
 
 @functools.cache
-def commit() -> str:
+def source_commit() -> str:
     """Return the commit of the source checkout, with a plus sign if it was changed; empty outside a checkout."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
@@ -57,7 +57,7 @@ def commit() -> str:
 
 
 @functools.cache
-def processor() -> str:
+def processor_name() -> str:
     """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()

@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from fflbench.errors import RecordError
-from fflbench.reading import parse_json
 from fflbench.records import validation
-from fflbench.records.arrays import digest, unpack
-from fflbench.records.parts import GOALS, defense_name, is_defense, is_part
+from fflbench.records.cell_configuration import GOALS, defense_name, is_configured_part, is_defense_configuration
+from fflbench.records.npz_file import arrays_digest, unpack_arrays
+from fflbench.untrusted_files import parse_json
 
 LARGEST = 2**26
 """Most bytes of a record."""
@@ -21,7 +21,7 @@ DIGEST = "digest"
 """Key of a record's digest, by which a record that was altered or damaged is refused."""
 
 
-def identify(configuration: Mapping[str, Any]) -> str:
+def cell_id(configuration: Mapping[str, Any]) -> str:
     """Return a cell's id, a hash of its whole configuration; raise a `ValueError` if no record can hold that."""
     canonical = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
     parse_json(canonical)
@@ -61,19 +61,19 @@ class Record(BaseModel):
     _packed: bytes = PrivateAttr(b"")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         others = [kind for kind in ("attack", "privacy-attack", "deviation") if kind in self.configuration]
         for kind in ("task", "measure", *others):
-            if kind not in self.labels or not is_part(self.configuration.get(kind)):
+            if kind not in self.labels or not is_configured_part(self.configuration.get(kind)):
                 raise ValueError(f"no {kind} with a label, a name and parameters")
-        if "defense" not in self.labels or not is_defense(self.configuration.get("defense")):
+        if "defense" not in self.labels or not is_defense_configuration(self.configuration.get("defense")):
             raise ValueError("no defense with a label and the name and parameters of each part")
         goals = self.configuration.get(GOALS, [])
-        if not isinstance(goals, list) or not all(map(is_part, goals)):
+        if not isinstance(goals, list) or not all(map(is_configured_part, goals)):
             raise ValueError("goals that are not attacks with a name and parameters")
         if type(self.configuration.get("seed")) is not int:
             raise ValueError("no seed")
-        if self.id != identify(self.configuration):
+        if self.id != cell_id(self.configuration):
             raise ValueError("the id is not that of the configuration")
         if self.status == "done" and not self.metrics:
             raise ValueError("a finished cell without metrics")
@@ -117,14 +117,14 @@ class Record(BaseModel):
             record = cls.model_validate(value, strict=True)
         except ValidationError as error:
             raise ValueError(f"no record: {validation.first_problem(error)}") from error
-        validation.check(record)
+        validation.check_record(record)
         return record
 
-    def carrying(self, packed: bytes) -> Self:
+    def with_arrays(self, packed: bytes) -> Self:
         """Return the same record with the content of its file of arrays."""
         if packed:
-            validation.check_arrays(self, unpack(packed))
-        record = self.model_copy(update={"arrays": digest(packed)})
+            validation.check_arrays(self, unpack_arrays(packed))
+        record = self.model_copy(update={"arrays": arrays_digest(packed)})
         record._packed = packed
         return record
 
@@ -136,7 +136,7 @@ class Record(BaseModel):
     def __str__(self) -> str:
         return f"{' · '.join(self.labels.values())} · seed {self.configuration['seed']}"
 
-    def command(self, file: Path, *options: str) -> str:
+    def run_command(self, file: Path, *options: str) -> str:
         """Return the command that runs its cell alone, from its file."""
         plugins = self.manifest.get("plugins")
         named = [part for name in plugins for part in ("--plugin", str(name))] if isinstance(plugins, list) else []
@@ -154,10 +154,10 @@ class Record(BaseModel):
         try:
             self.parse(text.encode())
         except ValueError as error:
-            raise RecordError(f"what was found is {error}") from error
+            raise RecordError(f"the result is {error}") from error
         return text
 
-    def result(self) -> dict[str, Any]:
+    def reproducible_content(self) -> dict[str, Any]:
         """Return the content that repeats to the bit, unless it measures time: no timings, manifest or title."""
         return self.model_dump(exclude={"seconds", "manifest", "title"})
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fflbench.errors import RecordError
-from fflbench.reading import read_bytes
-from fflbench.records import arrays, packed, validation
-from fflbench.records.arrays import Arrays, digest, unpack
+from fflbench.records import jsonl_file, npz_file, validation
+from fflbench.records.npz_file import Arrays, arrays_digest, unpack_arrays
 from fflbench.records.record import LARGEST, Record, Records
+from fflbench.untrusted_files import read_bytes
 
 
 class Store:
@@ -27,7 +27,7 @@ class Store:
         self.lock = FileLock(folder / ".lock", timeout=1, poll_interval=0.1)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the folder for this process, and remove partial files of a killed run."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -62,24 +62,24 @@ class Store:
         except OSError as error:
             raise RecordError(f"{self.lock.lock_file} cannot be opened: {error.strerror}") from error
 
-    def file(self, cell: str) -> Path:
+    def record_file(self, cell: str) -> Path:
         """Return the file of a cell's record."""
         return self.folder / f"{cell}.json"
 
-    def checkpoint(self, cell: str) -> Path:
+    def checkpoint_file(self, cell: str) -> Path:
         """Return the file of a cell's checkpoint."""
         return self.folder / f"{cell}.checkpoint.npz"
 
     def read(self, cell: str) -> Record | None:
         """Return a cell's record, or None; a damaged one is reported by a warning."""
-        file = self.file(cell)
+        file = self.record_file(cell)
         if not os.path.lexists(file):
             return None
         if file.is_dir():
             # A record could not replace it.
             raise RecordError(f"{file} is a folder where a record belongs: move it away")
         try:
-            return read(file)
+            return read_record(file)
         except RecordError as error:
             warnings.warn(f"{error}; its cell runs again", stacklevel=2)
             return None
@@ -96,8 +96,8 @@ class Store:
         """Write a record so that it survives a crash once this returns."""
         if record.packed:
             # First, so that no record names arrays that are missing.
-            write_whole(self.arrays_file(record.id), record.packed)
-        write_whole(self.file(record.id), record.json_text().encode())
+            write_atomically(self.arrays_file(record.id), record.packed)
+        write_atomically(self.record_file(record.id), record.json_text().encode())
         if not record.arrays:
             self.arrays_file(record.id).unlink(missing_ok=True)
 
@@ -106,27 +106,27 @@ def read_arrays(file: Path, record: Record) -> Arrays:
     """Return the arrays of a record from their file, checked by its digest; empty if it has none."""
     if not record.arrays:
         return {}
-    content = read_bytes(file, arrays.LARGEST)
-    if digest(content) != record.arrays:
+    content = read_bytes(file, npz_file.LARGEST)
+    if arrays_digest(content) != record.arrays:
         raise RecordError(f"{file} is not what its record was written with")
     try:
-        unpacked = unpack(content)
+        unpacked = unpack_arrays(content)
         validation.check_arrays(record, unpacked)
     except ValueError as error:
         raise RecordError(f"{file} is damaged: {error}") from error
     return unpacked
 
 
-def read(place: Path, *, digest_required: bool = False) -> Record:
+def read_record(path: Path, *, digest_required: bool = False) -> Record:
     """Return the record that a path names, a file of a run or BOARD/ID, or raise an error that names the path."""
-    if packed.names_one(place):
-        return packed.read_one(place)
+    if jsonl_file.is_record_path(path):
+        return jsonl_file.read_record(path)
     try:
-        record = Record.parse(read_bytes(place, LARGEST), digest_required=digest_required)
+        record = Record.parse(read_bytes(path, LARGEST), digest_required=digest_required)
     except ValueError as error:
-        raise RecordError(f"{place} is {error}") from error
-    if record.id != place.stem:
-        raise RecordError(f"{place} is the record of another cell, {record.id}")
+        raise RecordError(f"{path} is {error}") from error
+    if record.id != path.stem:
+        raise RecordError(f"{path} is the record of another cell, {record.id}")
     return record
 
 
@@ -135,23 +135,23 @@ def load(folder: str | Path) -> Records:
     root = Path(folder)
     if not os.path.isdir(root):  # noqa: PTH112 (a name too long for a folder is none)
         raise RecordError(f"there is no folder {root}")
-    return Records(_readable(root))
+    return Records(_read_all_records(root))
 
 
-def _readable(root: Path) -> Iterator[Record]:
-    for file in sources(root):
-        if file.name == packed.FILE:
-            yield from _packed(file)
+def _read_all_records(root: Path) -> Iterator[Record]:
+    for file in record_files(root):
+        if file.name == jsonl_file.FILE:
+            yield from _read_packed_records(file)
             continue
         try:
-            yield read(file)
+            yield read_record(file)
         except RecordError as error:
             warnings.warn(f"{error}; it is left out", stacklevel=3)
 
 
-def _packed(file: Path) -> list[Record]:
+def _read_packed_records(file: Path) -> list[Record]:
     try:
-        records, problems = packed.read(file)
+        records, problems = jsonl_file.read_records(file)
     except RecordError as error:
         records, problems = [], [f"{error}; no record in it counts"]
     for problem in problems:
@@ -159,25 +159,29 @@ def _packed(file: Path) -> list[Record]:
     return [record for _, record in records]
 
 
-def sources(root: Path) -> Iterator[Path]:
+def record_files(root: Path) -> Iterator[Path]:
     """Yield the files under a folder that hold records: one per leaderboard or entry, elsewhere one per cell."""
-    boards = {file.parent for file in root.rglob(packed.FILE)}
-    for file in sorted([*root.rglob("*.json"), *(board / packed.FILE for board in boards)]):
+    boards = {file.parent for file in root.rglob(jsonl_file.FILE)}
+    for file in sorted([*root.rglob("*.json"), *(board / jsonl_file.FILE for board in boards)]):
         if any(part.startswith(".") for part in file.relative_to(root).parts):
             # Staged by a command that is running, or was killed.
             continue
-        if file.name == packed.FILE or boards.isdisjoint(file.parents):
+        if file.name == jsonl_file.FILE or boards.isdisjoint(file.parents):
             yield file
 
 
-def places(root: Path) -> Iterator[Path]:
+def record_paths(root: Path) -> Iterator[Path]:
     """Yield the paths of records under a folder: their files, or BOARD/ID."""
-    for file in sources(root):
-        yield from (file.with_name(record.id) for record in _packed(file)) if file.name == packed.FILE else [file]
+    for file in record_files(root):
+        yield from (
+            (file.with_name(record.id) for record in _read_packed_records(file))
+            if file.name == jsonl_file.FILE
+            else [file]
+        )
 
 
-def write_whole(file: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Write a file atomically; if `lasting`, so that it also survives a power cut."""
+def write_atomically(file: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a file atomically; if `durable`, so that it also survives a power cut."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=file.parent)
     fresh = Path(name)
@@ -185,14 +189,14 @@ def write_whole(file: Path, content: bytes, *, lasting: bool = True) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            if lasting:
+            if durable:
                 os.fsync(stream.fileno())
         fresh.chmod(0o644)
         fresh.replace(file)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    if not lasting:
+    if not durable:
         return
     directory = os.open(file.parent, os.O_RDONLY)
     try:

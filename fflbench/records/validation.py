@@ -6,10 +6,10 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fflbench import registry
-from fflbench.errors import FflbenchError, in_a_line
+from fflbench.errors import FflbenchError, error_in_one_line
 from fflbench.metrics import LARGEST
-from fflbench.records.arrays import Arrays
-from fflbench.records.parts import CHAIN, GOALS, values_of
+from fflbench.records.cell_configuration import CHAIN, GOALS, parameter_values
+from fflbench.records.npz_file import Arrays
 from fflbench.registry import Entry, Kind
 
 if TYPE_CHECKING:
@@ -28,34 +28,34 @@ Number = Annotated[float, Ge(-LARGEST), Le(LARGEST)]
 Positive = Annotated[float, Gt(0), Le(LARGEST)]
 NotNegative = Annotated[float, Ge(0), Le(LARGEST)]
 Count = Annotated[int, Ge(0), Le(MOST)]
-Some = Annotated[int, Ge(1), Le(MOST)]
+PositiveCount = Annotated[int, Ge(1), Le(MOST)]
 Share = Annotated[float, Ge(0), Le(1)]
 Text = Annotated[str, Field(max_length=10_000)]
 
 
-class Content(BaseModel):
+class RecordFields(BaseModel):
     """Part of a record that tables use; keys that it does not name are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
-class _Manifest(Content):
+class _Manifest(RecordFields):
     processor: Text = ""
     device: Text = ""
     plugins: list[Text] = []
 
 
-class _Guarantee(Content):
+class _Guarantee(RecordFields):
     epsilon: Number | None
 
 
-class _Facts(Content):
+class _Facts(RecordFields):
     knows: list[Text] = []
     flags: list[Text] = []
     guarantee: _Guarantee | None = None
 
 
-class _Finished(Content):
+class _Finished(RecordFields):
     suite: Annotated[str, Field(max_length=LONGEST_FILE)]
     title: Annotated[str, Field(max_length=LONGEST_TITLE)]
     manifest: _Manifest
@@ -64,7 +64,7 @@ class _Finished(Content):
     metrics: dict[Text, bool | Number | list[Number | None] | None]
 
 
-class _FailedFacts(Content):
+class _FailedFacts(RecordFields):
     model_config = ConfigDict(extra="forbid")
 
     run_alone: str = ""
@@ -79,7 +79,7 @@ class _Failed(_Finished):
     arrays: str = Field(max_length=0)
 
 
-class _Sweep(Content):
+class _Sweep(RecordFields):
     model_config = ConfigDict(extra="forbid")
 
     parameter: Text
@@ -95,30 +95,30 @@ ATTACKS: tuple[set[str], ...] = (
 )
 
 
-def check(record: "Record") -> None:
+def check_record(record: "Record") -> None:
     """Refuse a record that lacks what tables need, with a `ValueError`."""
     for label in (*record.labels.values(), *record.shared_by):
         check_label(label)
     if record.labels["defense"] in record.shared_by:
-        raise ValueError("no record of ours: its defense shares its result with itself")
+        raise ValueError("not a valid record: its defense shares its result with itself")
     parts = set(record.configuration) - ({GOALS} if Kind.ATTACK in record.configuration else set())
     if not parts >= PARTS or parts - PARTS not in ATTACKS:
-        raise ValueError(f"no record of ours: its configuration has {', '.join(sorted(parts))[:LONGEST]}")
+        raise ValueError(f"not a valid record: its configuration has {', '.join(sorted(parts))[:LONGEST]}")
     if set(record.labels) != parts - {"seed"}:
-        raise ValueError("no record of ours: its labels are of other things than its configuration")
+        raise ValueError("not a valid record: its labels and its configuration name different parts")
     name = record.configuration["measure"]["name"]
     try:
         (_Finished if record.status == "done" else _Failed).model_validate(dict(record))
         _check_sweeps(record)
         if entry := registry.find(Kind.MEASURE, record.measure):
-            _check_declared(record, entry)
+            _check_against_measure(record, entry)
     except ValidationError as error:
         raise ValueError(f"no record of {name[:LONGEST]}: {first_problem(error)}") from error
     except (ValueError, FflbenchError) as error:
         raise ValueError(f"no record of {name[:LONGEST]}: {error}") from error
     except Exception as error:
         # The declaration of an outside measure may raise anything.
-        raise ValueError(f"no record of {name[:LONGEST]}: {in_a_line(error)}") from error
+        raise ValueError(f"no record of {name[:LONGEST]}: {error_in_one_line(error)}") from error
 
 
 def check_label(label: str) -> None:
@@ -126,7 +126,7 @@ def check_label(label: str) -> None:
     if not 0 < len(label) <= LONGEST:
         raise ValueError(f"the label {label[:20]!r} has {len(label)} letters, and must have 1 to {LONGEST}")
     if not label.isprintable():
-        raise ValueError(f"the label {label[:20]!r} holds what cannot be printed")
+        raise ValueError(f"the label {label[:20]!r} has characters that cannot be printed")
 
 
 def check_arrays(record: "Record", arrays: Arrays) -> None:
@@ -134,11 +134,11 @@ def check_arrays(record: "Record", arrays: Arrays) -> None:
     if not (entry := registry.find(Kind.MEASURE, record.measure)):
         return
     try:
-        entry.create(**_parameters(record, entry)).check_arrays(arrays)
+        entry.create(**_measure_parameters(record, entry)).check_arrays(arrays)
     except ValueError:
         raise
     except Exception as error:
-        raise ValueError(in_a_line(error)) from error
+        raise ValueError(error_in_one_line(error)) from error
 
 
 def _check_sweeps(record: "Record") -> None:
@@ -146,15 +146,15 @@ def _check_sweeps(record: "Record") -> None:
     for kind, content in (*record.sweep.items(), *of_others):
         sweep = _Sweep.model_validate(content)
         check_label(sweep.label)
-        values = values_of(record.configuration[kind], sweep.parameter) if kind in set(record.labels) else ()
+        values = parameter_values(record.configuration[kind], sweep.parameter) if kind in set(record.labels) else ()
         if isinstance(sweep.value, bool) or sweep.value not in values:
             raise ValueError(f"the sweep of its {kind[:LONGEST]} is over no parameter that its configuration has")
 
 
-def _check_declared(record: "Record", entry: Entry) -> None:
+def _check_against_measure(record: "Record", entry: Entry) -> None:
     """Refuse a record that differs from the declaration of its measure, with a `ValueError`."""
     declared = entry.target
-    _parameters(record, entry)
+    _measure_parameters(record, entry)
     attacks, expected = set(record.configuration) - PARTS - {DEVIATION, GOALS}, {declared.attacked} - {None}
     if attacks != expected:
         raise ValueError(f"it has {min(attacks, default='no attack')}, and must have {min(expected, default='none')}")
@@ -175,14 +175,14 @@ def _check_declared(record: "Record", entry: Entry) -> None:
         _validate(declared.item, item, f"history.{place}")
 
 
-def _validate(model: type[Content], content: Any, place: str) -> None:
+def _validate(model: type[RecordFields], content: Any, place: str) -> None:
     try:
         model.model_validate(content)
     except ValidationError as error:
         raise ValueError(f"{place}.{first_problem(error)}") from error
 
 
-def _parameters(record: "Record", entry: Entry) -> dict[str, Any]:
+def _measure_parameters(record: "Record", entry: Entry) -> dict[str, Any]:
     """Return the parameters of a record's measure, or raise an error where one is missing or impossible."""
     given = record.configuration["measure"]["parameters"]
     known = [parameter.name for parameter in entry.parameters]

@@ -6,15 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from fflbench.measures.measure import Curve
 from fflbench.metrics import Metric
-from fflbench.records.arrays import Arrays
+from fflbench.records.npz_file import Arrays
 from fflbench.records.record import Record
-from fflbench.report.groups import Group, Runs, by_measure, candidates, groups, measure_of, sound, strongest
-from fflbench.report.picture import Picture, distinct_names, panels, plain_text, style
-from fflbench.report.pivot import axis_names, column_cell, pivot_name
-from fflbench.report.statistics import Estimate, estimate
-from fflbench.report.sweeps import Sweep, sweeps
-from fflbench.report.table import OVERALL, Board, Cell, Column, Table
-from fflbench.texts import slug
+from fflbench.report.figure_files import (
+    ReportFigure,
+    draw_text_literally,
+    figure_with_panels,
+    line_style,
+    with_distinct_names,
+)
+from fflbench.report.metric_tables import attacks_or_observations, column_cell, headline_table_name
+from fflbench.report.record_groups import (
+    RecordGroup,
+    SeedRuns,
+    attack_runs_by_name,
+    group_records,
+    is_usable,
+    measure_class,
+    records_by_measure,
+    strongest_attack,
+)
+from fflbench.report.statistics import Estimate, estimate_mean
+from fflbench.report.sweeps import Sweep, find_sweeps
+from fflbench.report.table_model import OVERALL, Board, Column, Table, TableCell
+from fflbench.safe_texts import slug
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,111 +45,111 @@ Line = Mapping[float, Estimate]
 """Means over seeds by x."""
 
 
-def figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], Arrays]) -> list[Picture]:
+def draw_figures(records: Sequence[Record], board: Board, arrays: Callable[[Record], Arrays]) -> list[ReportFigure]:
     """Return all figures that the records allow."""
-    drawn: list[Picture] = []
-    with plain_text():
+    drawn: list[ReportFigure] = []
+    with draw_text_literally():
         for table in board.tables:
-            drawn += _scatter(table) if table.section == OVERALL else []
-            drawn += [_heatmap(table)] if _is_heatmap(table) else []
-        every = groups(records)
-        heatmaps = {table.name for table in board.tables if _is_heatmap(table)}
+            drawn += _draw_robustness_privacy_scatter(table) if table.section == OVERALL else []
+            drawn += [_draw_heatmap(table)] if _can_be_heatmap(table) else []
+        every = group_records(records)
+        heatmaps = {table.name for table in board.tables if _can_be_heatmap(table)}
         for group in every:
-            drawn += [] if group.swept else _dots(group, heatmaps)
+            drawn += [] if group.is_sweep_point else _draw_dot_plots(group, heatmaps)
             for curve in group.measure.curves:
-                drawn += _curves(group, curve)
-        for sweep in sweeps(every):
-            drawn += _sweep(sweep)
-        for of_measure in by_measure(records).values():
-            drawn += measure_of(of_measure).figures(of_measure, arrays)
-    return distinct_names(drawn)
+                drawn += _draw_curves(group, curve)
+        for sweep in find_sweeps(every):
+            drawn += _draw_sweep(sweep)
+        for of_measure in records_by_measure(records).values():
+            drawn += measure_class(of_measure).extra_figures(of_measure, arrays)
+    return with_distinct_names(drawn)
 
 
 # Curves
 
 
-def _curves(group: Group, curve: Curve) -> Iterable[Picture]:
+def _draw_curves(group: RecordGroup, curve: Curve) -> Iterable[ReportFigure]:
     """Draw one panel per attack and one line per defense: the mean over seeds, with the 95% interval as a band."""
-    lines = {attack: _lines(group, curve, attack) for attack in group.attacks}
-    drawn = [attack for attack in _by_harm(group) if lines[attack]][:PANELS]
+    lines = {attack: _line_by_defense(group, curve, attack) for attack in group.attacks}
+    drawn = [attack for attack in _attacks_by_harm(group) if lines[attack]][:PANELS]
     if not drawn:
         return
-    figure, axes = panels(len(drawn), sharex=True, sharey=True)
+    figure, axes = figure_with_panels(len(drawn), sharex=True, sharey=True)
     labels = list(dict.fromkeys(label for attack in drawn for label in lines[attack]))
     seen: dict[str, Any] = {}
     for axis, attack in zip(axes, drawn, strict=True):
         for label, line in lines[attack].items():
-            seen[label] = _draw(axis, line, curve, labels.index(label))
+            seen[label] = _draw_line(axis, line, curve, labels.index(label))
         axis.set_title(_panel_title(group, attack), fontsize="medium")
         if curve.logarithmic:
-            seen["chance"] = _logarithmic(axis)
+            seen["chance"] = _set_log_axes_with_chance_line(axis)
     figure.supxlabel(curve.x, fontsize="medium")
-    figure.supylabel(_y_title(curve), fontsize="medium")
+    figure.supylabel(_y_axis_title(curve), fontsize="medium")
     left = f"; of {len(lines)} attacks the {len(drawn)} that harm {group.baseline} most" * (len(drawn) < len(lines))
-    figure.suptitle(f"{group.head}: {curve.title}{left}", fontsize="medium")
+    figure.suptitle(f"{group.heading}: {curve.title}{left}", fontsize="medium")
     figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
     numbers: list[list[Any]] = [["attack", "line", curve.x, "mean", "half_width_95", "seeds"]]
     for attack, of_attack in lines.items():
         for label, line in of_attack.items():
             numbers += [[attack, label, x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
-    caption = f"{curve.title[:1].upper()}{curve.title[1:]}: {group.head}"
-    yield Picture(slug(f"{curve.name}-{group.head}"), group.measure.section, caption, figure, numbers)
+    caption = f"{curve.title[:1].upper()}{curve.title[1:]}: {group.heading}"
+    yield ReportFigure(slug(f"{curve.name}-{group.heading}"), group.measure.section, caption, figure, numbers)
 
 
-def _lines(group: Group, curve: Curve, attack: str) -> dict[str, Line]:
+def _line_by_defense(group: RecordGroup, curve: Curve, attack: str) -> dict[str, Line]:
     lines: dict[str, Line] = {}
-    metric = _headline(group)
+    metric = _first_headline_metric(group)
     for defense in group.rows:
-        tried = candidates(group, defense, [attack], group.observations)
-        best, trouble = strongest(metric, tried, group.seeds) if metric else ("", "")
-        chosen = tried.get(best) if not trouble else next(iter(tried.values()), None)
+        tried = attack_runs_by_name(group, defense, [attack], group.observations)
+        best, problem = strongest_attack(metric, tried, group.seeds) if metric else ("", "")
+        chosen = tried.get(best) if not problem else next(iter(tried.values()), None)
         for key, name in curve.lines.items():
-            line = means(chosen, curve.x, key) if chosen else {}
+            line = means_over_seeds(chosen, curve.x, key) if chosen else {}
             if line:
                 lines[", ".join(filter(None, (defense, best, name)))] = line
     return lines
 
 
-def means(runs: Runs, x: str, y: str) -> Line:
+def means_over_seeds(runs: SeedRuns, x: str, y: str) -> Line:
     """Return the mean over seeds at each x that all seeds reach."""
     points: dict[float, list[float]] = {}
-    done = [record for record in runs.records.values() if sound(record)]
+    done = [record for record in runs.records.values() if is_usable(record)]
     for record in done:
         for item in record.history:
             if isinstance(item.get(y), int | float) and isinstance(item.get(x), int | float):
                 points.setdefault(item[x], []).append(item[y])
-    return {at: estimate(values) for at, values in sorted(points.items()) if len(values) == len(done)}
+    return {at: estimate_mean(values) for at, values in sorted(points.items()) if len(values) == len(done)}
 
 
-def _headline(group: Group) -> Metric | None:
+def _first_headline_metric(group: RecordGroup) -> Metric | None:
     return next((metric for metric in group.measure.metrics if metric.headline), None)
 
 
-def _by_harm(group: Group) -> list[str]:
+def _attacks_by_harm(group: RecordGroup) -> list[str]:
     """Return attacks by the harm they do to the baseline, no attack first."""
-    metric = _headline(group)
+    metric = _first_headline_metric(group)
 
     def harm(attack: str) -> tuple[bool, float]:
-        runs = candidates(group, group.baseline, [attack], group.observations).values()
+        runs = attack_runs_by_name(group, group.baseline, [attack], group.observations).values()
         values = [value for each in runs for value in each.values(metric.name).values()] if metric else []
         size = fmean(values) if values else 0.0
-        return attack != group.clean, size if metric and metric.higher_is_better else -size
+        return attack != group.no_attack, size if metric and metric.higher_is_better else -size
 
     return sorted(group.attacks, key=harm)
 
 
-def _y_title(curve: Curve) -> str:
+def _y_axis_title(curve: Curve) -> str:
     """Return the name of a curve, or of its only line's values, with their unit."""
     return f"{curve.name}, %" if curve.percent else curve.name if len(curve.lines) > 1 else next(iter(curve.lines))
 
 
-def _panel_title(group: Group, attack: str) -> str:
-    return "no attack" if attack == group.clean and attack else attack
+def _panel_title(group: RecordGroup, attack: str) -> str:
+    return "no attack" if attack == group.no_attack and attack else attack
 
 
-def _draw(axis: Any, line: Line, curve: Curve, place: int) -> Any:
+def _draw_line(axis: Any, line: Line, curve: Curve, index: int) -> Any:
     factor = 100 if curve.percent else 1
-    look = style(place) | {"marker": "" if len(line) > 1 else "o"}
+    look = line_style(index) | {"marker": "" if len(line) > 1 else "o"}
     middle = [factor * of.mean for of in line.values()]
     (drawn,) = axis.plot(list(line), middle, **look)
     reach = [factor * (of.half_width or 0) for of in line.values()]
@@ -146,7 +161,7 @@ def _draw(axis: Any, line: Line, curve: Curve, place: int) -> Any:
     return drawn
 
 
-def _logarithmic(axis: Any) -> Any:
+def _set_log_axes_with_chance_line(axis: Any) -> Any:
     (chance,) = axis.plot(TICKS[:: len(TICKS) - 1], TICKS[:: len(TICKS) - 1], color="#999999", linestyle=":")
     axis.set_xscale("log")
     axis.set_yscale("log")
@@ -158,13 +173,15 @@ def _logarithmic(axis: Any) -> Any:
     return chance
 
 
-def draw_record(record: Record, measure_curves: Sequence[Curve]) -> "Figure | None":
+def draw_record_history(record: Record, curves: Sequence[Curve]) -> "Figure | None":
     """Draw the history of one record, one panel below the other; None where it has none."""
-    runs = Runs.of([record])
+    runs = SeedRuns.from_records([record])
     drawn = [
         (curve, lines)
-        for curve in measure_curves
-        if (lines := {name: line for key, name in curve.lines.items() if (line := means(runs, curve.x, key))})
+        for curve in curves
+        if (
+            lines := {name: line for key, name in curve.lines.items() if (line := means_over_seeds(runs, curve.x, key))}
+        )
     ]
     if not drawn:
         return None
@@ -174,12 +191,12 @@ def draw_record(record: Record, measure_curves: Sequence[Curve]) -> "Figure | No
     axes = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
     for axis, (curve, lines) in zip(axes, drawn, strict=True):
         for place, (name, line) in enumerate(lines.items()):
-            _draw(axis, line, curve, place).set_label(name)
+            _draw_line(axis, line, curve, place).set_label(name)
         axis.set_xlabel(curve.x)
-        axis.set_ylabel(_y_title(curve))
+        axis.set_ylabel(_y_axis_title(curve))
         axis.spines[["top", "right"]].set_visible(False)
         if curve.logarithmic:
-            _logarithmic(axis)
+            _set_log_axes_with_chance_line(axis)
         if any(lines):
             axis.legend(frameon=False)
     axes[0].set_title(str(record), fontsize="medium")
@@ -189,20 +206,20 @@ def draw_record(record: Record, measure_curves: Sequence[Curve]) -> "Figure | No
 # Tables as figures
 
 
-def _is_heatmap(table: Table) -> bool:
+def _can_be_heatmap(table: Table) -> bool:
     """Return whether all columns are shares, several of them of one metric."""
     meanings = {column.meaning for column in table.columns}
     several = len(table.columns) > max(2, len(meanings))
-    return several and table.section != OVERALL and all(map(_bounded, table.columns))
+    return several and table.section != OVERALL and all(map(_is_ranked_share, table.columns))
 
 
-def _heatmap(table: Table) -> Picture:
+def _draw_heatmap(table: Table) -> ReportFigure:
     """Draw a table of shares as a heatmap; bright is good."""
     import numpy as np
 
     columns = table.columns
     values = np.array([[np.nan if cell.mean is None else 100 * cell.mean for cell in row.cells] for row in table.rows])
-    figure, (axis,) = panels(1, 0.9 * len(columns), 0.36 * len(table.rows) + 1)
+    figure, (axis,) = figure_with_panels(1, 0.9 * len(columns), 0.36 * len(table.rows) + 1)
     good = np.array([bool(column.higher_is_better) for column in columns])
     bright = np.where(good, values, 100 - values)
     mesh = axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
@@ -223,27 +240,29 @@ def _heatmap(table: Table) -> Picture:
     numbers: list[list[Any]] = [["row", "column", "mean"]]
     for of_row in table.rows:
         numbers += [[of_row.label, column.name, cell.mean] for column, cell in zip(columns, of_row.cells, strict=True)]
-    return Picture(slug(f"heatmap-{table.name}"), table.section, table.title, figure, numbers)
+    return ReportFigure(slug(f"heatmap-{table.name}"), table.section, table.title, figure, numbers)
 
 
-def _bounded(column: Column) -> bool:
+def _is_ranked_share(column: Column) -> bool:
     return (column.low, column.high) == (0.0, 1.0) and column.ranked and column.higher_is_better is not None
 
 
-def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
+def _draw_dot_plots(group: RecordGroup, heatmaps: Collection[str]) -> Iterable[ReportFigure]:
     """Draw headline metrics that no heatmap shows: one panel per metric, one row per defense, one mark per column."""
     metrics = [
-        metric for metric in group.measure.metrics if metric.headline and pivot_name(group, metric) not in heatmaps
+        metric
+        for metric in group.measure.metrics
+        if metric.headline and headline_table_name(group, metric) not in heatmaps
     ]
     every = group.observations if group.measure.observed else group.attacks
     numbers: list[list[Any]] = [["metric", "defense", "column", "mean", "low_95", "high_95", "seeds"]]
     drawn = []
     for metric in metrics:
-        column = Column.of(metric)
+        column = Column.from_metric(metric)
         cells = {
             (defense, name): cell
             for defense in group.rows
-            for name in axis_names(group, metric)
+            for name in attacks_or_observations(group, metric)
             if (cell := column_cell(group, metric, column, defense, name)).mean is not None
         }
         if cells:
@@ -252,13 +271,13 @@ def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
                 numbers.append([metric.name, defense, name, cell.mean, cell.low, cell.high, cell.seeds])
     if not drawn:
         return
-    figure, axes = panels(len(drawn), 4, 0.3 * len(group.rows) + 1.2, sharey=True)
+    figure, axes = figure_with_panels(len(drawn), 4, 0.3 * len(group.rows) + 1.2, sharey=True)
     seen: dict[str, Any] = {}
     names = list(group.rows)
     for axis, (metric, column, cells) in zip(axes, drawn, strict=True):
         for (defense, name), cell in cells.items():
-            seen[name] = _errorbar(axis, {names.index(defense): cell}, column, every.index(name), upright=False)
-        if metric.low >= 0 and _spans_powers([cell.mean or 0.0 for cell in cells.values()]):
+            seen[name] = _draw_error_bars(axis, {names.index(defense): cell}, column, every.index(name), upright=False)
+        if metric.low >= 0 and _needs_log_axis([cell.mean or 0.0 for cell in cells.values()]):
             axis.set_xscale("log")
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.minorticks_off()
@@ -266,13 +285,15 @@ def _dots(group: Group, heatmaps: Collection[str]) -> Iterable[Picture]:
         axis.set_title(column.title, fontsize="medium")
         axis.grid(alpha=0.3, axis="x")
     axes[0].invert_yaxis()
-    figure.suptitle(group.head, fontsize="medium")
+    figure.suptitle(group.heading, fontsize="medium")
     if len(seen) > 1:
         figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
-    yield Picture(slug(f"dots-{group.head}"), group.measure.section, group.head, figure, numbers)
+    yield ReportFigure(slug(f"dots-{group.heading}"), group.measure.section, group.heading, figure, numbers)
 
 
-def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int, *, upright: bool = True) -> Any:
+def _draw_error_bars(
+    axis: Any, cells: Mapping[float, TableCell], column: Column, index: int, *, upright: bool = True
+) -> Any:
     """Draw cells with their intervals, connected by a line where values are vertical."""
     means = [float(cell.mean or 0) for cell in cells.values()]
     ends = [
@@ -281,16 +302,16 @@ def _errorbar(axis: Any, cells: Mapping[float, Cell], column: Column, place: int
     ]
     drawn = [column.factor * mean for mean in means]
     if upright:
-        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **style(place))
-    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(style(place) | {"linestyle": "none"}))
+        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **line_style(index))
+    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(line_style(index) | {"linestyle": "none"}))
 
 
-def _spans_powers(values: Sequence[float]) -> bool:
+def _needs_log_axis(values: Sequence[float]) -> bool:
     """Return whether positive values differ by so much that only a logarithmic axis shows them all."""
     return min(values) > 0 and max(values) > 100 * min(values)
 
 
-def _scatter(table: Table) -> Iterable[Picture]:
+def _draw_robustness_privacy_scatter(table: Table) -> Iterable[ReportFigure]:
     """Draw robustness against privacy, with cost as size, from the first column of each."""
     first = {column.section: place for place, column in reversed(list(enumerate(table.columns)))}
     if not {"Robustness", "Privacy"} <= set(first):
@@ -304,12 +325,12 @@ def _scatter(table: Table) -> Iterable[Picture]:
     full = {label: point for label, point in points.items() if point[0] is not None and point[1] is not None}
     if not full:
         return
-    figure, (axis,) = panels(1, 6, 4.5)
+    figure, (axis,) = figure_with_panels(1, 6, 4.5)
     most = max((of[2] for of in full.values() if of[2]), default=0.0)
     spots: dict[tuple[float, float], list[str]] = {}
     for place, (label, (robust, private, price)) in enumerate(full.items()):
         x, y = float(private or 0) * leaked.factor, float(robust or 0) * kept.factor
-        look = style(place)
+        look = line_style(place)
         size = 60 + 500 * (price / most if price and most else 0)
         axis.scatter(x, y, s=size, color=look["color"], marker=look["marker"], alpha=0.75)
         # Defenses at one point share a label.
@@ -330,24 +351,26 @@ def _scatter(table: Table) -> Iterable[Picture]:
         ["defense", kept.name, leaked.name, *([] if cost is None else [table.columns[cost].name])]
     ]
     numbers += [[label, *point[: len(numbers[0]) - 1]] for label, point in points.items()]
-    yield Picture(slug(f"scatter-{table.name}"), OVERALL, f"Robustness against privacy: {table.title}", figure, numbers)
+    yield ReportFigure(
+        slug(f"scatter-{table.name}"), OVERALL, f"Robustness against privacy: {table.title}", figure, numbers
+    )
 
 
 # Sweeps
 
 
-def _sweep(sweep: Sweep) -> Iterable[Picture]:
+def _draw_sweep(sweep: Sweep) -> Iterable[ReportFigure]:
     """Draw one panel per metric and one line per row, by the values of the parameter."""
     floors = {metric.floor for metric in sweep.metrics}
     metrics = [metric for metric in sweep.metrics if metric.kind == "number" and metric.name not in floors][:PANELS]
     if not metrics:
         return
-    figure, axes = panels(len(metrics), sharex=True)
+    figure, axes = figure_with_panels(len(metrics), sharex=True)
     seen: dict[str, Any] = {}
     numbers: list[list[Any]] = [["metric", "row", sweep.parameter, "mean", "low_95", "high_95", "seeds"]]
     for axis, metric in zip(axes, metrics, strict=True):
-        column = Column.of(metric)
-        for label in sweep.shown[metric.name]:
+        column = Column.from_metric(metric)
+        for label in sweep.rows_by_metric[metric.name]:
             line = {
                 value: cell
                 for value in sweep.values
@@ -355,7 +378,7 @@ def _sweep(sweep: Sweep) -> Iterable[Picture]:
                 and (cell := runs.cell(metric, column, sweep.seeds)).mean is not None
             }
             if line:
-                seen[label] = _errorbar(axis, line, column, list(sweep.rows).index(label))
+                seen[label] = _draw_error_bars(axis, line, column, list(sweep.rows).index(label))
                 numbers += [[metric.name, label, x, of.mean, of.low, of.high, of.seeds] for x, of in line.items()]
         axis.set_title(column.title, fontsize="medium")
         axis.grid(alpha=0.3)
@@ -364,4 +387,4 @@ def _sweep(sweep: Sweep) -> Iterable[Picture]:
     figure.suptitle(sweep.title, fontsize="medium")
     figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
     caption = f"{sweep.title}: by {sweep.parameter}"
-    yield Picture(slug(f"sweep-{sweep.title}-{sweep.parameter}"), sweep.measure.section, caption, figure, numbers)
+    yield ReportFigure(slug(f"sweep-{sweep.title}-{sweep.parameter}"), sweep.measure.section, caption, figure, numbers)

@@ -11,24 +11,35 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from fflbench.errors import RecordError
-from fflbench.progress import track
-from fflbench.reading import read_bytes, read_json
-from fflbench.records import packed
-from fflbench.records.evidence import Evidence, accept, gather, moved, own_files
-from fflbench.records.folder import alone, holds, refuse_links, refuse_strange, replace_files
-from fflbench.records.store import write_whole
+from fflbench.progress import track_progress
+from fflbench.records import jsonl_file
+from fflbench.records.collection import (
+    RecordCollection,
+    add_entry,
+    pack_own_records,
+    read_collection,
+    with_outside_entries,
+)
+from fflbench.records.file_replacement import (
+    has_content,
+    lock_folder,
+    refuse_non_files,
+    refuse_symbolic_links,
+    replace_files,
+)
+from fflbench.records.store import write_atomically
 from fflbench.report import page
-from fflbench.report.board import board as board_of
-from fflbench.report.board import within
-from fflbench.report.commands import Commands, commands
-from fflbench.report.figures import figures
-from fflbench.report.formats import escape, to_csv, to_json, to_latex, to_markdown
-from fflbench.report.picture import DRAWN_BY, Picture, drawn_by
-from fflbench.report.table import Board
-from fflbench.texts import slug
+from fflbench.report.all_tables import build_board, filter_by_attacker_knowledge
+from fflbench.report.figure_files import LIBRARY_VERSIONS, ReportFigure, drawing_library_versions
+from fflbench.report.figures import draw_figures
+from fflbench.report.reproduction_commands import ReproductionCommands, reproduction_commands
+from fflbench.report.table_formats import escape_markdown, to_csv, to_json, to_latex, to_markdown
+from fflbench.report.table_model import Board
+from fflbench.safe_texts import slug
+from fflbench.untrusted_files import read_bytes, read_json
 
 TABLES, FIGURES, PAGE, WEB, DATA = "tables", "figures", "README.md", "index.html", "leaderboard.json"
-OURS = {TABLES: (".csv", ".tex", ".json"), FIGURES: (".csv", ".png", ".svg"), packed.ARRAYS: (".npz",)}
+OURS = {TABLES: (".csv", ".tex", ".json"), FIGURES: (".csv", ".png", ".svg"), jsonl_file.ARRAYS: (".npz",)}
 """Suffixes of a leaderboard's own files; others are left alone."""
 BOARDS = Path("leaderboards")
 LARGEST = 2**26
@@ -39,13 +50,13 @@ PICTURES = re.compile(rb"data:image/[^\"]*")
 
 
 @dataclass(frozen=True)
-class _Made:
+class _NewLeaderboard:
     """A leaderboard before it is written."""
 
     target: Path
     """Folder as the user named it."""
     place: Path
-    evidence: Evidence
+    collection: RecordCollection
     board: Board
     files: dict[str, bytes]
     gone: list[str]
@@ -53,7 +64,7 @@ class _Made:
 
 
 @dataclass
-class Again:
+class RegenerationResult:
     """Result of creating leaderboards again from their records, or of comparing them with their records."""
 
     count: int = 0
@@ -62,14 +73,15 @@ class Again:
     """Records that could not be used, and leaderboards that could not be made."""
     differ: list[Path] = field(default_factory=list)
     """Files that differ from what their records give."""
-    drawn_elsewhere: list[Path] = field(default_factory=list)
+    drawn_by_other_libraries: list[Path] = field(default_factory=list)
     """Figures drawn by other versions of libraries, and pages that differ only in such figures."""
 
     @property
-    def lines(self) -> list[str]:
+    def report_lines(self) -> list[str]:
         """Report for the user."""
-        lines = [f"{file} was drawn with other libraries than {drawn_by()}" for file in self.drawn_elsewhere]
-        lines += [f"{file} is not what its records give" for file in self.differ]
+        drawn = self.drawn_by_other_libraries
+        lines = [f"{file} was drawn with other libraries than {drawing_library_versions()}" for file in drawn]
+        lines += [f"{file} differs from what its records give" for file in self.differ]
         what = "leaderboard" if self.count == 1 else "leaderboards"
         differ = f"; {len(self.differ)} files differ" if self.differ else ""
         lines.append(f"{self.count} {what} made from records{differ}")
@@ -77,13 +89,13 @@ class Again:
 
 
 def generate(
-    folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path | None = None
-) -> tuple[Path, Evidence]:
+    folder: Path, out: Path | None, allowed_knowledge: Sequence[str] = (), new_entry: Path | None = None
+) -> tuple[Path, RecordCollection]:
     """Write a leaderboard, all of it or nothing; return its folder, and its records with any problems.
 
-    `knows` leaves out attackers who need more knowledge; `add` is an outside entry to include.
+    `allowed_knowledge` leaves out attackers who need more; `new_entry` is an outside entry to include.
     """
-    made = _make(folder, out, knows, add)
+    made = _build_leaderboard(folder, out, allowed_knowledge, new_entry)
     try:
         replace_files(made.place, made.files, made.gone)
     except OSError as error:
@@ -93,57 +105,57 @@ def generate(
         ) from error
     root = made.place.parent
     try:
-        _list(root, {made.place.name: made.board})
+        _write_index_pages(root, {made.place.name: made.board})
     except OSError as error:
         problem = f"the pages that list all leaderboards cannot be written to {root}: {error.strerror or error}"
-        made.evidence.problems.append(f"{problem}; the leaderboard itself is")
-    return made.target, made.evidence
+        made.collection.problems.append(f"{problem}; the leaderboard itself is")
+    return made.target, made.collection
 
 
-def all_boards(root: Path) -> list[Path]:
+def find_leaderboards(root: Path) -> list[Path]:
     """Return the leaderboards in a folder, at least one."""
     if not root.is_dir():
         raise RecordError(f"there is no folder {root}")
-    boards = sorted(file.parent for file in root.glob(f"[!.]*/{packed.FILE}"))
+    boards = sorted(file.parent for file in root.glob(f"[!.]*/{jsonl_file.FILE}"))
     if not boards:
-        raise RecordError(f"there is no leaderboard in {root}: none of its folders has a {packed.FILE}")
+        raise RecordError(f"there is no leaderboard in {root}: none of its folders has a {jsonl_file.FILE}")
     return boards
 
 
-def generate_all(folders: Sequence[Path]) -> Again:
+def regenerate_all(folders: Sequence[Path]) -> RegenerationResult:
     """Write leaderboards again from their records, each as a whole or not at all."""
-    again = Again()
-    for folder in track(folders, "Making leaderboards"):
+    result = RegenerationResult()
+    for folder in track_progress(folders, "Making leaderboards"):
         try:
-            again.problems += generate(folder, None)[1].problems
-            again.count += 1
+            result.problems += generate(folder, None)[1].problems
+            result.count += 1
         except RecordError as error:
-            again.problems.append(str(error))
-    return again
+            result.problems.append(str(error))
+    return result
 
 
-def compare(folders: Sequence[Path]) -> Again:
+def compare_with_records(folders: Sequence[Path]) -> RegenerationResult:
     """Make leaderboards of one folder from their records and compare bytes, without writing."""
-    again, made = Again(), []
-    for folder in track(folders, "Comparing leaderboards"):
+    result, made = RegenerationResult(), []
+    for folder in track_progress(folders, "Comparing leaderboards"):
         try:
-            each = _make(folder, None)
+            each = _build_leaderboard(folder, None)
         except RecordError as error:
-            again.problems.append(str(error))
+            result.problems.append(str(error))
             continue
         made.append(each)
-        again.problems += each.evidence.problems
-        _compare(again, each.target, each.files)
-        again.differ += [each.target / name for name in each.gone]
-    again.count = len(made)
+        result.problems += each.collection.problems
+        _add_differing_files(result, each.target, each.files)
+        result.differ += [each.target / name for name in each.gone]
+    result.count = len(made)
     boards_of = {each.place.name: each.board for each in made}
     for root in {each.target.parent for each in made}:
-        if _is_ours(root):
-            _compare(again, root, _index(root, boards_of))
-    return again
+        if _may_write_index_pages(root):
+            _add_differing_files(result, root, _render_index_pages(root, boards_of))
+    return result
 
 
-def _compare(again: Again, folder: Path, files: Mapping[str, bytes]) -> None:
+def _add_differing_files(result: RegenerationResult, folder: Path, files: Mapping[str, bytes]) -> None:
     """Add files that differ; pages embed the figures beside them, so these are removed from both before comparing."""
     pages = []
     elsewhere = False
@@ -155,125 +167,136 @@ def _compare(again: Again, folder: Path, files: Mapping[str, bytes]) -> None:
             there = b""
         if there == content:
             continue
-        if DRAWN_BY.findall(there) != DRAWN_BY.findall(content) and there and file.suffix in (".png", ".svg"):
-            again.drawn_elsewhere.append(file)
+        other_versions = LIBRARY_VERSIONS.findall(there) != LIBRARY_VERSIONS.findall(content)
+        if there and other_versions and file.suffix in (".png", ".svg"):
+            result.drawn_by_other_libraries.append(file)
             elsewhere = True
         elif PICTURES.sub(b"", there) == PICTURES.sub(b"", content):
             pages.append(file)
         else:
-            again.differ.append(file)
-    (again.drawn_elsewhere if elsewhere else again.differ).extend(pages)
+            result.differ.append(file)
+    (result.drawn_by_other_libraries if elsewhere else result.differ).extend(pages)
 
 
-def _make(folder: Path, out: Path | None, knows: Sequence[str] = (), add: Path | None = None) -> _Made:
+def _build_leaderboard(
+    folder: Path, out: Path | None, allowed_knowledge: Sequence[str] = (), new_entry: Path | None = None
+) -> _NewLeaderboard:
     """Make every file of a leaderboard from its records."""
-    is_packed = packed.is_there(folder)
-    if add and not is_packed:
+    is_packed = jsonl_file.has_records_file(folder)
+    if new_entry and not is_packed:
         raise RecordError(f"{folder} is no leaderboard: make one first (fflbench leaderboard {folder})")
-    evidence = gather(folder)
+    collection = read_collection(folder)
     own = out is None and not is_packed
-    target = out or (BOARDS / slug(evidence.suite) if own else folder)
+    target = out or (BOARDS / slug(collection.suite) if own else folder)
     place = Path(os.path.abspath(target))  # noqa: PTH100 (resolving would follow symbolic links)
-    refuse_links(place, *([BOARDS] if own and BOARDS.is_symlink() else []))
+    refuse_symbolic_links(place, *([BOARDS] if own and BOARDS.is_symlink() else []))
     files: dict[str, bytes] = {}
     if place.resolve() != folder.resolve():
-        if add:
+        if new_entry:
             raise RecordError(f"--add takes an entry into {folder} itself: leave out --out")
-        if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not is_board(place))):
+        if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not is_leaderboard(place))):
             raise RecordError(f"{target} is there and is no leaderboard: choose another --out")
-        evidence, files = moved(evidence, place), own_files(evidence, place)
-    elif not evidence.problems:
+        collection, files = with_outside_entries(collection, place), pack_own_records(collection, place)
+    elif not collection.problems:
         # Sorted again; damaged records stay where they are.
-        files = own_files(evidence, place)
-    if add:
-        evidence, entry = accept(add, evidence)
+        files = pack_own_records(collection, place)
+    if new_entry:
+        collection, entry = add_entry(new_entry, collection)
         files |= entry
-    records = within(evidence.shown, knows) if knows else evidence.shown
-    board = board_of(evidence.suite, records, evidence.reported)
-    if knows:
-        flag = f"Attackers who must know more than this are left out: {', '.join(knows)}."
+    records = (
+        filter_by_attacker_knowledge(collection.displayed_records, allowed_knowledge)
+        if allowed_knowledge
+        else collection.displayed_records
+    )
+    board = build_board(collection.suite, records, collection.reported)
+    if allowed_knowledge:
+        flag = f"Attackers who must know more than this are left out: {', '.join(allowed_knowledge)}."
         board = board.model_copy(update={"flags": (flag, *board.flags)})
-    drawn = figures(records, board, evidence.arrays)
-    how = commands(evidence.suite, evidence.records, evidence.reported)
-    web = page.render(board, records, drawn, how).encode()
-    files = {**content(board, drawn, how), WEB: web, **files}
-    rooms = [TABLES, FIGURES]
-    rooms += [str(Path(name).with_name(packed.ARRAYS)) for name in files if Path(name).name == packed.FILE]
-    refuse_strange(place.parent, (PAGE, WEB) if _is_ours(place.parent) else ())
-    gone = [name for name in _left_over(place, rooms) if name not in files]
-    return _Made(target, place, evidence, board, files, gone)
+    drawn = draw_figures(records, board, collection.arrays)
+    how = reproduction_commands(collection.suite, collection.records, collection.reported)
+    web = page.render_leaderboard(board, records, drawn, how).encode()
+    files = {**render_files(board, drawn, how), WEB: web, **files}
+    folders = [TABLES, FIGURES]
+    folders += [str(Path(name).with_name(jsonl_file.ARRAYS)) for name in files if Path(name).name == jsonl_file.FILE]
+    refuse_non_files(place.parent, (PAGE, WEB) if _may_write_index_pages(place.parent) else ())
+    gone = [name for name in _generated_files(place, folders) if name not in files]
+    return _NewLeaderboard(target, place, collection, board, files, gone)
 
 
-def is_board(folder: Path) -> bool:
+def is_leaderboard(folder: Path) -> bool:
     """Return whether a folder is a leaderboard, whose tables and figures may be replaced."""
     return (folder / TABLES / DATA).is_file()
 
 
-def content(board: Board, drawn: Sequence[Picture], how: Commands) -> dict[str, bytes]:
+def render_files(board: Board, figures: Sequence[ReportFigure], commands: ReproductionCommands) -> dict[str, bytes]:
     """Return every file of a leaderboard but its records, by name."""
     # This file identifies a folder as a leaderboard, so it comes first.
-    made = {f"{TABLES}/{DATA}": to_json(board).encode(), PAGE: _page(board, drawn, how).encode()}
+    made = {f"{TABLES}/{DATA}": to_json(board).encode(), PAGE: _render_markdown_page(board, figures, commands).encode()}
     for table in board.tables:
         made[f"{TABLES}/{table.name}.csv"] = to_csv([table]).encode()
         made[f"{TABLES}/{table.name}.tex"] = to_latex(table).encode()
-    for picture in drawn:
+    for picture in figures:
         made |= {f"{FIGURES}/{picture.name}.{ending}": file for ending, file in picture.files.items()}
     return made
 
 
-def _page(board: Board, drawn: Sequence[Picture], how: Commands) -> str:
-    lines = [f"# {escape(board.title)}", "", escape(board.description), ""]
+def _render_markdown_page(board: Board, figures: Sequence[ReportFigure], commands: ReproductionCommands) -> str:
+    lines = [f"# {escape_markdown(board.title)}", "", escape_markdown(board.description), ""]
     lines += [
-        f"Made by `{how.run}` and `{how.make}` from the records in `{packed.FILE}`; `{how.make_again}` makes it again, "
-        f"and `{how.verify}` runs some of its cells again and compares.",
+        f"Made by `{commands.run}` and `{commands.make}` from the records in `{jsonl_file.FILE}`; "
+        f"`{commands.make_again}` makes it again, and `{commands.verify}` runs some of its cells again and compares.",
         "",
         "Mean over seeds ± half of the 95% interval (Student's t). Bold: better than every other in its column by "
-        "paired t tests, Holm-corrected; an equals sign marks those that no test tells from the best.",
+        "paired t tests, Holm-corrected; an equals sign marks those that no test distinguishes from the best.",
         "",
     ]
     if board.flags:
-        lines += ["Mind:", *(f"- {escape(flag)}" for flag in board.flags), ""]
+        lines += ["Warnings:", *(f"- {escape_markdown(flag)}" for flag in board.flags), ""]
     for section in board.sections:
-        lines += [f"## {escape(section)}", ""]
+        lines += [f"## {escape_markdown(section)}", ""]
         lines += [line for table in board.tables if table.section == section for line in (to_markdown(table), "")]
-        pictures = [picture for picture in drawn if picture.section == section]
-        lines += [f"![{escape(picture.caption)}]({FIGURES}/{picture.shown})\n" for picture in pictures]
-    lines += ["## What the columns mean", ""]
+        pictures = [picture for picture in figures if picture.section == section]
+        lines += [
+            f"![{escape_markdown(picture.caption)}]({FIGURES}/{picture.page_file_name})\n" for picture in pictures
+        ]
+    lines += ["## Columns", ""]
     meanings = {column.title: column.meaning for table in board.tables for column in table.columns}
-    lines += [f"- **{escape(title)}**: {escape(meaning)}" for title, meaning in meanings.items()]
+    lines += [f"- **{escape_markdown(title)}**: {escape_markdown(meaning)}" for title, meaning in meanings.items()]
     return "\n".join(lines) + "\n"
 
 
-def _left_over(board: Path, rooms: Iterable[str]) -> Iterator[str]:
+def _generated_files(board: Path, folders: Iterable[str]) -> Iterator[str]:
     """Yield our files in a leaderboard's folders, some of which may no longer be made."""
-    for room in rooms:
-        for file in sorted((board / room).glob("*")):
-            if file.suffix in OURS[Path(room).name] and file.is_file():
-                yield f"{room}/{file.name}"
+    for folder in folders:
+        for file in sorted((board / folder).glob("*")):
+            if file.suffix in OURS[Path(folder).name] and file.is_file():
+                yield f"{folder}/{file.name}"
 
 
-def _list(root: Path, made: Mapping[str, Board]) -> None:
+def _write_index_pages(root: Path, new_boards: Mapping[str, Board]) -> None:
     """Write the pages that list all leaderboards of a folder, unless a user wrote them."""
-    with alone(root, wait=True):
+    with lock_folder(root, wait=True):
         # Under a lock, so that of leaderboards made at the same time the last lists all.
-        for name, content in (_index(root, made) if _is_ours(root) else {}).items():
-            if not holds(root / name, content):
-                write_whole(root / name, content)
+        for name, content in (_render_index_pages(root, new_boards) if _may_write_index_pages(root) else {}).items():
+            if not has_content(root / name, content):
+                write_atomically(root / name, content)
 
 
-def _index(root: Path, made: Mapping[str, Board]) -> dict[str, bytes]:
+def _render_index_pages(root: Path, new_boards: Mapping[str, Board]) -> dict[str, bytes]:
     """Return the pages that list all leaderboards of a folder, those just made included."""
-    boards = dict(made)
+    boards = dict(new_boards)
     for file in root.glob(f"*/{TABLES}/{DATA}"):
         with suppress(RecordError, ValidationError):
             boards.setdefault(file.parent.parent.name, Board.model_validate(read_json(file, LARGEST)))
     lines = [HEADING, "Each is made from the records beside it, and can be made and checked again.", ""]
     listed = [(quote(name), boards[name]) for name in sorted(boards)]
-    lines += [f"- [{escape(of.title)}]({name}/{PAGE}): {escape(of.description)}" for name, of in listed]
-    return {PAGE: ("\n".join(lines) + "\n").encode(), WEB: page.index(listed).encode()}
+    lines += [
+        f"- [{escape_markdown(of.title)}]({name}/{PAGE}): {escape_markdown(of.description)}" for name, of in listed
+    ]
+    return {PAGE: ("\n".join(lines) + "\n").encode(), WEB: page.render_index(listed).encode()}
 
 
-def _is_ours(root: Path) -> bool:
+def _may_write_index_pages(root: Path) -> bool:
     """Return whether the page of a folder lists leaderboards, or does not exist yet."""
     try:
         return not os.path.lexists(root / PAGE) or read_bytes(root / PAGE, LARGEST).startswith(HEADING.encode())

@@ -12,7 +12,7 @@ def stdev(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
-def shown(value: float, digits: int, powers_from: float = 1e12) -> str:
+def format_number(value: float, digits: int, powers_from: float = 1e12) -> str:
     """Return a number with `digits` behind the decimal point, or as a power of ten from `powers_from` on."""
     return f"{value:.{digits}f}" if abs(value) < powers_from else f"{value:.2e}"
 
@@ -27,7 +27,7 @@ class Estimate:
     seeds: int
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate_mean(values: Sequence[float]) -> Estimate:
     """Return the mean with its 95% interval by Student's t."""
     n = len(values)
     if n < 2:
@@ -54,12 +54,12 @@ class Difference:
     """Two-sided p-value of no difference, by Student's paired t-test; None with fewer than two seeds."""
 
 
-def paired(ours: BySeed, theirs: BySeed) -> Difference | None:
+def paired_difference(ours: BySeed, theirs: BySeed) -> Difference | None:
     """Return the difference of ours and theirs, seed by seed; None if they share no seed."""
     shared = [ours[seed] - theirs[seed] for seed in sorted(ours) if seed in theirs]
     if not shared:
         return None
-    difference = estimate(shared)
+    difference = estimate_mean(shared)
     if len(shared) < 2:
         return Difference(difference, None)
     spread = stdev(shared)
@@ -72,17 +72,17 @@ def paired(ours: BySeed, theirs: BySeed) -> Difference | None:
     return Difference(difference, float(2 * stdtr(len(shared) - 1, -abs(t))))
 
 
-def holm(ps: Sequence[float]) -> list[float]:
+def holm_adjusted_p_values(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted for the family-wise error rate (Holm, Scandinavian J. of Statistics, 1979)."""
-    order = sorted(range(len(ps)), key=lambda place: ps[place])
-    adjusted, highest = [0.0] * len(ps), 0.0
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(ps) - rank) * ps[place]))
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = highest
     return adjusted
 
 
-def worst(figures: Iterable[BySeed], *, highest: bool = False) -> dict[int, float]:
+def worst_by_seed(figures: Iterable[BySeed], *, highest: bool = False) -> dict[int, float]:
     """Return the worst figure, lowest or highest, of each seed that all of them have."""
     listed = list(figures)
     seeds = set.intersection(*(set(figure) for figure in listed)) if listed else set()
@@ -90,22 +90,24 @@ def worst(figures: Iterable[BySeed], *, highest: bool = False) -> dict[int, floa
     return {seed: choose(figure[seed] for figure in listed) for seed in sorted(seeds)}
 
 
-def leaders(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
+def best_and_tied(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
     """Return who is "best" (every other is worse by paired tests, Holm-corrected) or "tied" with the best."""
     means = {name: fmean(figure.values()) for name, figure in figures.items() if figure}
     if not means:
         return {}
     best = (max if highest else min)(means, key=lambda name: means[name])
     others = [name for name in means if name != best]
-    differences = {name: paired(figures[best], figures[name]) for name in others}
+    differences = {name: paired_difference(figures[best], figures[name]) for name in others}
     ps = [1.0 if difference is None or difference.p is None else difference.p for difference in differences.values()]
-    level = [name for name, p in zip(others, holm(ps), strict=True) if p >= LEVEL]
+    level = [name for name, p in zip(others, holm_adjusted_p_values(ps), strict=True) if p >= LEVEL]
     if not level:
         return {best: "best"} if others else {}
     return dict.fromkeys([best, *level], "tied")
 
 
-def prediction(values: Sequence[float], level: float = 0.95, *, share: bool = False) -> tuple[float, float] | None:
+def prediction_interval(
+    values: Sequence[float], level: float = 0.95, *, is_share: bool = False
+) -> tuple[float, float] | None:
     """Return the prediction interval for one more seed, of a share within 0 and 1; None with fewer than two seeds."""
     n = len(values)
     if n < 2:
@@ -114,7 +116,7 @@ def prediction(values: Sequence[float], level: float = 0.95, *, share: bool = Fa
 
     reach = float(stdtrit(n - 1, (1 + level) / 2)) * stdev(values) * math.sqrt(1 + 1 / n)
     low, high = fmean(values) - reach, fmean(values) + reach
-    return (max(0.0, low), min(1.0, high)) if share else (low, high)
+    return (max(0.0, low), min(1.0, high)) if is_share else (low, high)
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
@@ -122,11 +124,11 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), stdev(values) if len(values) > 1 else 0.0
 
 
-def exact_interval(found: int, tried: int) -> tuple[float, float]:
+def clopper_pearson_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the exact 95% interval of a share (Clopper and Pearson, Biometrika 1934)."""
     from scipy.special import betaincinv
 
     tail = (1 - 0.95) / 2
-    low = 0.0 if found == 0 else float(betaincinv(found, tried - found + 1, tail))
-    high = 1.0 if found == tried else float(betaincinv(found + 1, tried - found, 1 - tail))
+    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
+    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
     return low, high

@@ -8,7 +8,15 @@ from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report.groups import Group, Runs, attack_kind, attack_of, parameters_of, row_of, varied_parameters
+from fflbench.report.record_groups import (
+    RecordGroup,
+    SeedRuns,
+    attack_kind,
+    attack_label,
+    measure_parameters,
+    row_label,
+    varied_parameters,
+)
 
 
 @dataclass(frozen=True)
@@ -23,25 +31,25 @@ class Sweep:
     values: tuple[float, ...]
     rows: dict[str, str]
     """Labels of rows, with the defense of each."""
-    runs: dict[tuple[str, float], Runs]
+    runs: dict[tuple[str, float], SeedRuns]
     """Records by row and value."""
 
     @cached_property
-    def shown(self) -> dict[str, dict[str, str]]:
+    def rows_by_metric(self) -> dict[str, dict[str, str]]:
         """Rows that have each metric that tables show, by its name, since attacks may differ in that."""
         rows: dict[str, dict[str, str]] = {}
         for label, defense in self.rows.items():
             records = [
                 record for place, runs in self.runs.items() if place[0] == label for record in runs.records.values()
             ]
-            for metric in self.measure.shown(records):
+            for metric in self.measure.shown_metrics(records):
                 rows.setdefault(metric.name, {})[label] = defense
         return rows
 
     @property
     def metrics(self) -> list[Metric]:
         """Metrics that tables of its records show, and that it has values for."""
-        shown = [metric for metric in self.measure.metrics if metric.name in self.shown]
+        shown = [metric for metric in self.measure.metrics if metric.name in self.rows_by_metric]
         return [metric for metric in shown if any(runs.values(metric.name) for runs in self.runs.values())]
 
     def records(self, label: str) -> list[Record]:
@@ -55,18 +63,18 @@ class Sweep:
         return {seed for runs in self.runs.values() for seed in runs.records}
 
 
-def sweeps(groups: Sequence[Group]) -> list[Sweep]:
+def find_sweeps(groups: Sequence[RecordGroup]) -> list[Sweep]:
     """Return all sweeps of at least two values."""
-    by_key: dict[tuple[str, ...], list[tuple[Group, Record]]] = {}
+    by_key: dict[tuple[str, ...], list[tuple[RecordGroup, Record]]] = {}
     for group in groups:
         for record in group.records:
             for kind in record.sweep:
-                by_key.setdefault(_fixed(group, record, kind), []).append((group, record))
-    made = [_sweep(key[0], members) for key, members in by_key.items()]
+                by_key.setdefault(_sweep_key(group, record, kind), []).append((group, record))
+    made = [_build_sweep(key[0], members) for key, members in by_key.items()]
     return [sweep for sweep in made if len(sweep.values) > 1]
 
 
-def _fixed(group: Group, record: Record, kind: str) -> tuple[str, ...]:
+def _sweep_key(group: RecordGroup, record: Record, kind: str) -> tuple[str, ...]:
     """Return everything that the records of one sweep have in common."""
     swept = record.sweep[kind]
     # Rows are defenses, or the attacks on one defense whose own parameter is varied.
@@ -80,7 +88,7 @@ def _fixed(group: Group, record: Record, kind: str) -> tuple[str, ...]:
     return kind, record.measure, swept["parameter"], observation, *labels
 
 
-def _sweep(kind: str, members: Sequence[tuple[Group, Record]]) -> Sweep:
+def _build_sweep(kind: str, members: Sequence[tuple[RecordGroup, Record]]) -> Sweep:
     records = [record for _, record in members]
     group, first = members[0]
     swept = first.sweep[kind]
@@ -88,25 +96,25 @@ def _sweep(kind: str, members: Sequence[tuple[Group, Record]]) -> Sweep:
     places: dict[tuple[str, float], list[Record]] = {}
     rows: dict[str, str] = {}
     for of_group, record in members:
-        label = row_of(record)
+        label = row_label(record)
         if kind == Kind.DEFENSE:
-            label = ", ".join(filter(None, (attack_of(record), of_group.observation(record)))) or label
-        fixed = ", ".join(f"{name} = {parameters_of(record).get(name)}" for name in varied)
+            label = ", ".join(filter(None, (attack_label(record), of_group.observation(record)))) or label
+        fixed = ", ".join(f"{name} = {measure_parameters(record).get(name)}" for name in varied)
         label = f"{label} ({fixed})" if fixed else label
         rows.setdefault(label, record.labels["defense"])
         places.setdefault((label, record.sweep[kind]["value"]), []).append(record)
     return Sweep(
         measure=group.measure,
-        title=", ".join(_title(group, first, kind)),
+        title=", ".join(_title_parts(group, first, kind)),
         parameter=swept["parameter"],
         key="attack" if kind == Kind.DEFENSE else "defense",
         values=tuple(sorted({value for _, value in places})),
         rows=rows,
-        runs={place: Runs.of(of_place) for place, of_place in places.items()},
+        runs={place: SeedRuns.from_records(of_place) for place, of_place in places.items()},
     )
 
 
-def _title(group: Group, record: Record, kind: str) -> list[str]:
+def _title_parts(group: RecordGroup, record: Record, kind: str) -> list[str]:
     labels = {each: record.sweep[kind]["label"] if each == kind else label for each, label in record.labels.items()}
     if kind == Kind.DEFENSE:
         return [labels["task"], record.measure, *(labels[each] for each in ("defense", "deviation") if each in labels)]

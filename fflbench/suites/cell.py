@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fflbench import parameters, registry
-from fflbench.data.sources import DataSet
-from fflbench.errors import ParameterError, plugin_code
+from fflbench import plugin_parameters, registry
+from fflbench.data.dataset_files import DataSet
+from fflbench.errors import ParameterError, name_plugin_in_errors
 from fflbench.federation import Deviation, chain
 from fflbench.federation.chain import Chain
 from fflbench.measures import Measure
-from fflbench.records.parts import GOALS, parts_of
-from fflbench.records.record import Record, identify
+from fflbench.records.cell_configuration import GOALS, registered_parts
+from fflbench.records.record import Record, cell_id
 from fflbench.records.validation import DEVIATION
 from fflbench.registry import Entry, Kind
 from fflbench.tasks import Task
@@ -39,7 +39,7 @@ class Cell:
     @functools.cached_property
     def id(self) -> str:
         """Hash of the whole configuration, parameters included."""
-        return identify(self.configuration)
+        return cell_id(self.configuration)
 
     @property
     def seed(self) -> int:
@@ -53,7 +53,7 @@ class Cell:
     @property
     def entries(self) -> dict[str, Entry]:
         """All its parts in the registry, by the keys of their results versions."""
-        return {part.key: registry.get(part.kind, part.name) for part in parts_of(self.configuration)}
+        return {part.key: registry.get(part.kind, part.name) for part in registered_parts(self.configuration)}
 
     @property
     def measure(self) -> Measure:
@@ -116,6 +116,6 @@ def deviation_class(transport: str) -> type[Deviation]:
 def create_deviation(transport: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], Deviation]:
     """Return all parameters of a deviation, defaults included, and the deviation itself."""
     declared, owner = deviation_class(transport), f'deviation "{transport}"'
-    with plugin_code(owner):
-        checked = parameters.check(owner, parameters.of_dataclass(declared), given)
+    with name_plugin_in_errors(owner):
+        checked = plugin_parameters.check_parameters(owner, plugin_parameters.parameters_of_dataclass(declared), given)
         return checked, declared(**checked)

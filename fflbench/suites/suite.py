@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Lt, MinLen
 
-from fflbench import parameters, registry
-from fflbench.errors import ParameterError, RecordError, SuiteError, did_you_mean
-from fflbench.parameters import quoted
-from fflbench.reading import read_bytes
+from fflbench import plugin_parameters, registry
+from fflbench.errors import ParameterError, RecordError, SuiteError, did_you_mean_hint
+from fflbench.plugin_parameters import format_value
 from fflbench.registry import Kind
+from fflbench.untrusted_files import read_bytes
 
 Tables = dict[str, dict[str, Any]]
 
@@ -57,7 +57,7 @@ class Suite:
 
 KEYS = tuple(
     parameter
-    for parameter in parameters.of_dataclass(Suite)
+    for parameter in plugin_parameters.parameters_of_dataclass(Suite)
     if parameter.name not in ("name", "source", "parts", "narrowed")
 )
 LARGEST = 10**7
@@ -90,7 +90,7 @@ def find(name_or_path: str) -> Path:
         file: Path = registry.get(Kind.SUITE, name_or_path).target
         return file
     raise SuiteError(
-        f'there is no suite or file "{name_or_path}"{did_you_mean(name_or_path, names)} (fflbench list suites)'
+        f'there is no suite or file "{name_or_path}"{did_you_mean_hint(name_or_path, names)} (fflbench list suites)'
     )
 
 
@@ -100,14 +100,14 @@ def parse(
     """Return a suite from the content of its file, or raise an error that names the file and the key."""
     merged, applied = dict(content), list(settings)
     for setting in applied:
-        merged = _set(merged, setting)
-    narrowed = narrowed or "defenses" in _narrow(merged, applied)
+        merged = _apply_setting(merged, setting)
+    narrowed = narrowed or "defenses" in _drop_unused_tables(merged, applied)
     try:
-        checked = parameters.check(source, KEYS, merged, noun="key")
+        checked = plugin_parameters.check_parameters(source, KEYS, merged, noun="key")
     except ParameterError as error:
         raise SuiteError(str(error)) from error
     parts = tuple(
-        parse(_part(merged, part, source), name, f"{source}: [[also]] {place}", narrowed=narrowed)
+        parse(_also_content(merged, part, source), name, f"{source}: [[also]] {place}", narrowed=narrowed)
         for place, part in enumerate(checked["also"], start=1)
     )
     suite = Suite(name=name, source=source, parts=parts, narrowed=narrowed, **checked)
@@ -118,11 +118,11 @@ def parse(
             raise SuiteError(f"{source}: {key} has {twice[0]!r} twice")
         for label in getattr(suite, key[:-1], ()):
             if label not in listed and not (key == "defenses" and "*" in listed):
-                raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean(label, listed)}")
+                raise SuiteError(f"{source}: [{key[:-1]}.{label}] is not among {key}{did_you_mean_hint(label, listed)}")
     return suite
 
 
-def _part(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> dict[str, Any]:
+def _also_content(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return the content of an `also` table, with the keys inherited from its suite."""
     if whole_suites := {"title", "description", "also"} & set(part):
         raise SuiteError(f"{source}: [[also]] has no {min(whole_suites)} of its own")
@@ -135,7 +135,7 @@ def _part(content: Mapping[str, Any], part: Mapping[str, Any], source: str) -> d
     return whole
 
 
-def _narrow(content: dict[str, Any], settings: list[str]) -> set[str]:
+def _drop_unused_tables(content: dict[str, Any], settings: list[str]) -> set[str]:
     """Return the lists of names that were set by `--set`, and remove tables of names no longer in them."""
     narrowed = {setting.partition("=")[0].strip() for setting in settings} & {"tasks", "attacks", "defenses"}
     for key in narrowed:
@@ -146,21 +146,21 @@ def _narrow(content: dict[str, Any], settings: list[str]) -> set[str]:
     return narrowed
 
 
-def _set(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
+def _apply_setting(content: Mapping[str, Any], setting: str) -> dict[str, Any]:
     """Return `content` with one `--set key=value` applied; a key that no suite has is a field of all tasks."""
     key, equals, text = setting.partition("=")
     path = key.strip().split(".")
     if not equals or not all(path):
         raise SuiteError(
-            f"--set takes key=value, as in --set rounds=10 or --set defense.multi-krum.f=3, not {quoted(setting)}"
+            f"--set takes key=value, as in --set rounds=10 or --set defense.multi-krum.f=3, not {format_value(setting)}"
         )
     if path[0] not in {parameter.name for parameter in KEYS}:
         path = ["overrides", *path]
-    return _with(content, path, parameters.read_value(text.strip()), setting)
+    return _with_value_at(content, path, plugin_parameters.parse_toml_value(text.strip()), setting)
 
 
-def _with(content: Mapping[str, Any], path: list[str], value: Any, setting: str) -> dict[str, Any]:
+def _with_value_at(content: Mapping[str, Any], path: list[str], value: Any, setting: str) -> dict[str, Any]:
     if not isinstance(content, Mapping):
-        raise SuiteError(f"--set {quoted(setting)}: {quoted(path[0])} has no place there")
+        raise SuiteError(f"--set {format_value(setting)}: {format_value(path[0])} has no place there")
     rest = path[1:]
-    return {**content, path[0]: _with(content.get(path[0], {}), rest, value, setting) if rest else value}
+    return {**content, path[0]: _with_value_at(content.get(path[0], {}), rest, value, setting) if rest else value}

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.data import Examples
-from fflbench.data.adult import ADULT, CLASSES, FEATURES
-from fflbench.registration import task
-from fflbench.tasks import Task
+from fflbench.plugin import ADULT, Examples, Task, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,7 +19,7 @@ class AdultMLP(Task):
     """Whether a person earns more than 50K."""
 
     data_set = ADULT
-    classes = CLASSES
+    classes = ADULT.classes
     attack_defaults: ClassVar = {"label-flipping": {"source": 1, "target": 0}}
     gpus = 0.1
 
@@ -35,7 +32,7 @@ class AdultMLP(Task):
 
     def trait(self, examples: Examples) -> npt.NDArray[np.bool_]:
         # "Female" comes first in the alphabet, so it is the smaller of two values.
-        women: npt.NDArray[np.bool_] = examples.x[:, FEATURES.index("sex")] < 0
+        women: npt.NDArray[np.bool_] = examples.x[:, ADULT.features.index("sex")] < 0
         return women
 
     def model(self) -> "nn.Module":

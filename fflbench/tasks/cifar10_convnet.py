@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import Ge
 
-from fflbench.data.cifar10 import CIFAR10, CLASSES
-from fflbench.registration import task
-from fflbench.tasks import Task
+from fflbench.plugin import CIFAR10, Task, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,12 +24,12 @@ class Cifar10ConvNet(Task):
     """Ten kinds of objects in photographs of 32 x 32 pixels, by a network that papers on inversion attack."""
 
     data_set = CIFAR10
-    classes = CLASSES
+    classes = CIFAR10.classes
     attack_defaults: ClassVar = {
         "gaussian-noise": {"sigma": 0.2},
-        "label-flipping": {"source": CLASSES.index("cat"), "target": CLASSES.index("dog")},
+        "label-flipping": {"source": CIFAR10.classes.index("cat"), "target": CIFAR10.classes.index("dog")},
     }
-    trait_class = CLASSES.index("cat")
+    trait_class = CIFAR10.classes.index("cat")
 
     rounds = 100
     local_epochs = 3

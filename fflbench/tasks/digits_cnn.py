@@ -5,9 +5,7 @@ Papers on gradient inversion attack such networks (Zhu et al., Deep leakage from
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fflbench.data import Data, digits
-from fflbench.registration import task
-from fflbench.tasks import Task
+from fflbench.plugin import Data, Task, load_digits, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +27,7 @@ class DigitsCNN(Task):
     engine = "stacked"
 
     def data(self) -> Data:
-        return digits.load()
+        return load_digits()
 
     def model(self) -> "nn.Module":
         from torch import nn

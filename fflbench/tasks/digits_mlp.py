@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fflbench.data import Data, digits
-from fflbench.registration import task
-from fflbench.tasks import Task
+from fflbench.plugin import Data, Task, load_digits, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,7 +24,7 @@ class DigitsMLP(Task):
     engine = "stacked"
 
     def data(self) -> Data:
-        return digits.load()
+        return load_digits()
 
     def model(self) -> "nn.Module":
         from torch import nn

@@ -5,9 +5,7 @@ As in the FFL paper, section "Data sets and models".
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fflbench.data.imdb import CLASSES, IMDB, PADDING
-from fflbench.registration import task
-from fflbench.tasks import Task
+from fflbench.plugin import IMDB, IMDB_PADDING, Task, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,12 +16,12 @@ class ImdbBiLSTM(Task):
     """Whether a review praises its film."""
 
     data_set = IMDB
-    classes = CLASSES
+    classes = IMDB.classes
     attack_defaults: ClassVar = {
         "gaussian-noise": {"sigma": 0.2},
-        "label-flipping": {"source": CLASSES.index("positive"), "target": CLASSES.index("negative")},
+        "label-flipping": {"source": IMDB.classes.index("positive"), "target": IMDB.classes.index("negative")},
     }
-    trait_class = CLASSES.index("positive")
+    trait_class = IMDB.classes.index("positive")
     model_from_data = True
 
     rounds = 100
@@ -34,4 +32,4 @@ class ImdbBiLSTM(Task):
     def model(self) -> "nn.Module":
         from fflbench.tasks._bilstm import BiLSTM
 
-        return BiLSTM(self.data().facts["vocabulary"], padding=PADDING)
+        return BiLSTM(self.data().facts["vocabulary"], padding=IMDB_PADDING)

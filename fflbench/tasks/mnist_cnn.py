@@ -5,9 +5,7 @@ As in the FFL paper, section "Data sets and models".
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fflbench.data.mnist import MNIST
-from fflbench.registration import task
-from fflbench.tasks import Task
+from fflbench.plugin import MNIST, Task, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,7 +16,7 @@ class MnistCNN(Task):
     """Ten digits from 28 x 28 pixels."""
 
     data_set = MNIST
-    classes = tuple("0123456789")
+    classes = MNIST.classes
     attack_defaults: ClassVar = {"label-flipping": {"source": 7, "target": 1}}
     trait_class = 7
     gpus = 0.25

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
 from fflbench.arrays.columns import Columns
+from fflbench.data.cache import is_available, load
+from fflbench.data.dataset_files import DataSet
 from fflbench.data.examples import Data, Examples
 from fflbench.data.partitions import Scheme, partition
-from fflbench.data.prepared import is_here, load
-from fflbench.data.sources import DataSet
 from fflbench.errors import FflbenchError, ParameterError
 from fflbench.randomness import stream
 from fflbench.types import Indices, Labels
@@ -114,7 +114,7 @@ class Task(ABC):
 
     def divide(self, y: Labels, seed: int) -> list[Indices]:
         """Return the training examples of each participant, which the seed alone determines."""
-        rng, root = stream(seed, "partition"), self.root(y, seed)
+        rng, root = stream(seed, "partition"), self.root_indices(y, seed)
         rest = np.setdiff1d(np.arange(len(y)), root)
         parts = partition(
             self.partition,
@@ -127,26 +127,26 @@ class Task(ABC):
         )
         return [rest[part] for part in parts]
 
-    def root(self, y: Labels, seed: int) -> Indices:
+    def root_indices(self, y: Labels, seed: int) -> Indices:
         """Return the training examples that the server holds; no participant holds one of them."""
         if self.root_examples > len(y):
             raise ParameterError(f"root_examples = {self.root_examples} is more than the {len(y)} training examples")
         return np.sort(stream(seed, "root").choice(len(y), self.root_examples, replace=False))
 
     @property
-    def countable(self) -> bool:
+    def can_build_model(self) -> bool:
         """Whether the model can be built without a download."""
-        return not (self.model_from_data and self.data_set and not is_here(self.data_set))
+        return not (self.model_from_data and self.data_set and not is_available(self.data_set))
 
     def parameter_count(self) -> int | None:
         """Return the number of the model's parameters, counted without storing it; None if that needs absent data."""
-        if not self.countable:
+        if not self.can_build_model:
             return None
         return sum(parameter.numel() for parameter in self.model_without_weights().parameters())
 
     def columns(self) -> Columns:
         """Return the columns of an update, without allocating a model."""
-        return Columns.of(self.model_without_weights())
+        return Columns.of_model(self.model_without_weights())
 
     def model_without_weights(self) -> "nn.Module":
         """Return the model without allocating its weights."""

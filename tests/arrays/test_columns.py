@@ -10,7 +10,7 @@ from fflbench.registry import Kind
 
 def columns(name):
     with torch.device("meta"):
-        return Columns.of(registry.get(Kind.TASK, name).create().model())
+        return Columns.of_model(registry.get(Kind.TASK, name).create().model())
 
 
 def test_parameters_come_first_then_float_buffers():
@@ -32,7 +32,7 @@ def test_the_last_layer_is_the_one_that_decides():
 
 
 def test_a_lone_layer_is_its_own_last_layer():
-    assert Columns.of(nn.Linear(3, 2)).last_layer == slice(0, 8)
+    assert Columns.of_model(nn.Linear(3, 2)).last_layer == slice(0, 8)
 
 
 def test_a_flat_model_is_the_model():
@@ -52,7 +52,7 @@ def test_a_flat_model_is_the_model():
 
 def test_negative_running_variances_are_clamped_and_nothing_else():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    found = Columns.of(model)
+    found = Columns.of_model(model)
     weights = np.full(found.count, -1, np.float32)
     found.clamp_variances(weights)
     assert (weights[found.spans["1.running_var"]] == 0).all()

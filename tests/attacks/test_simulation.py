@@ -55,7 +55,7 @@ def test_a_defense_without_random_choices_does_what_was_simulated(federation, de
 
     it = federation(poison, defense)
     for _ in range(3):
-        it.play()
+        it.run_round()
         np.testing.assert_array_equal(it.weights, expected[-1])
 
 
@@ -78,7 +78,7 @@ def test_a_hundred_simulations_a_round_change_nothing_and_repeat_within_a_round(
 
     trying, plain = federation(poison, defense), federation(lambda known: known.updates, defense)
     for _ in range(3):
-        assert trying.play() == plain.play()
+        assert trying.run_round() == plain.run_round()
     assert bits(trying) == bits(plain)
     assert len(differing) == 3 * (TRIES - 2)
     assert any(differing)
@@ -95,15 +95,15 @@ def test_a_simulation_makes_random_choices_of_its_own(federation, defense):
 
     it = federation(poison, defense)
     for _ in range(3):
-        it.play()
+        it.run_round()
         sent.append(it.weights)
     assert not any(np.array_equal(one, other) for one, other in zip(found, sent, strict=True))
 
 
 def test_a_simulation_works_on_copies_of_memories(federation):
     it = federation(lambda known: known.updates, "ffl")
-    it.play()
-    twin = it.defense.simulated(7)
+    it.run_round()
+    twin = it.defense.simulation_copy(7)
     for owner, memory in it.defense.memory.items():
         assert memory
         for name, array in memory.items():
@@ -127,7 +127,7 @@ def test_attackers_who_do_not_know_honest_updates_hand_in_an_estimate(federation
             known.simulate(known.updates[:, 1:], honest=estimate)
         return known.updates
 
-    federation(poison, "median", knows=["own data", "attackers' updates", "defense"]).play()
+    federation(poison, "median", knows=["own data", "attackers' updates", "defense"]).run_round()
     (simulated, own), *_ = found
     expected = np.median(np.concatenate([own, np.tile(own.mean(0), (10 - len(own), 1))]), axis=0)
     np.testing.assert_allclose(simulated, expected, atol=1e-6)
@@ -140,7 +140,7 @@ def test_it_says_so_where_the_server_would_keep_its_model(federation):
         found.append(known.simulate(np.full_like(known.updates, 3e38)))
         return known.updates
 
-    federation(poison, "fedavg").play()
+    federation(poison, "fedavg").run_round()
     assert found == [None]
 
 
@@ -150,7 +150,7 @@ def test_honest_updates_cannot_be_changed(federation):
             known.honest[:] = 0
         return known.updates
 
-    federation(poison, "fedavg").play()
+    federation(poison, "fedavg").run_round()
 
 
 def test_rows_that_are_tried_are_left_alone(federation):
@@ -163,7 +163,7 @@ def test_rows_that_are_tried_are_left_alone(federation):
         return known.updates
 
     for defense in ("ffl", "nnm + median"):
-        federation(poison, defense).play()
+        federation(poison, defense).run_round()
 
 
 def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation, monkeypatch):
@@ -176,6 +176,6 @@ def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation,
 
     monkeypatch.setattr(Transport, "submitted", counting)
     knows = ["own data", "honest updates", "defense"]
-    federation(lambda known: known.simulate(known.updates)[None] * 0 + known.updates, "median", knows=knows).play()
+    federation(lambda known: known.simulate(known.updates)[None] * 0 + known.updates, "median", knows=knows).run_round()
     assert len(sizes) > 2
     assert set(sizes) == {10}

@@ -12,13 +12,13 @@ OTHERS = ("Median", "TrMean", "MultiKrum", "NNM", "Bucketing", "Clipping", "ARC"
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(rules, "SIZES", ((5, 300),))
-    # The room takes all cores.
+    # The benchmark uses all cores.
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
 
 
 @pytest.fixture
 def byzfl(monkeypatch):
-    """Stands for ByzFL, which need not be installed; every method of it keeps what it was given."""
+    """A stand-in for ByzFL, which need not be installed: every method keeps its input."""
     given = {}
 
     def method(name):
@@ -28,14 +28,14 @@ def byzfl(monkeypatch):
     return given
 
 
-def test_rules_race_torch_and_with_peers_byzfl_which_pre_aggregations_do_alone(small, byzfl):
-    assert {each.against for each in rules.ratios(peers=False)} == {"torch"}
-    found = {(each.what.split(",")[0], each.against) for each in rules.ratios(peers=True)}
+def test_rules_are_compared_with_torch_and_byzfl_and_pre_aggregations_with_byzfl_alone(small, byzfl):
+    assert {each.against for each in rules.measure_ratios(peers=False)} == {"torch"}
+    found = {(each.what.split(",")[0], each.against) for each in rules.measure_ratios(peers=True)}
     assert found == {
         *((rule, against) for rule in ("median", "trimmed-mean", "multi-krum") for against in ("torch", "ByzFL")),
         *((name, "ByzFL") for name in rules.PREAGGREGATIONS),
     }
-    # Both sides begin with the same rows, whatever the other made of them.
+    # Both sides begin with the same rows, although each overwrites them.
     for name in OTHERS[4:]:
         torch.testing.assert_close(byzfl[name][1], byzfl["NNM"][1], rtol=0, atol=0)
         assert byzfl[name][1].norm(dim=1).min() > 10

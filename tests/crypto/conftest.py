@@ -1,14 +1,14 @@
 import pytest
 
 from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.seal import OpeningKey
+from fflbench.crypto.rsa_oaep import ServerPrivateKey
 
 
 @pytest.fixture(scope="session")
 def key():
-    return OpeningKey(Entropy(seed=0))
+    return ServerPrivateKey(Entropy(seed=0))
 
 
 @pytest.fixture(scope="session")
 def other_key():
-    return OpeningKey(Entropy(seed=1))
+    return ServerPrivateKey(Entropy(seed=1))

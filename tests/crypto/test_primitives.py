@@ -7,10 +7,10 @@ from Crypto.Util.number import isPrime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fflbench.crypto import pads
-from fflbench.crypto.entropy import Entropy, derive
+from fflbench.crypto import keystream
+from fflbench.crypto.diffie_hellman import DIFFIE_HELLMAN_GROUPS, FFDHE2048_P, RFC5114_G, RFC5114_P, RFC5114_Q
+from fflbench.crypto.entropy import Entropy, derive_key
 from fflbench.crypto.errors import ProtocolError
-from fflbench.crypto.groups import FFDHE2048_P, GROUPS, RFC5114_G, RFC5114_P, RFC5114_Q
 
 
 def test_ffdhe2048_is_the_prime_of_its_rfc():
@@ -20,7 +20,7 @@ def test_ffdhe2048_is_the_prime_of_its_rfc():
     assert 2**2048 - 2**1984 + (e_part + 560316) * 2**64 - 1 == FFDHE2048_P
 
 
-@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize("group", DIFFIE_HELLMAN_GROUPS.values(), ids=DIFFIE_HELLMAN_GROUPS)
 def test_groups_are_of_prime_order_in_a_prime_field_of_2048_bits(group):
     assert group.p.bit_length() == 2048
     assert isPrime(group.p)
@@ -32,24 +32,24 @@ def test_groups_are_of_prime_order_in_a_prime_field_of_2048_bits(group):
 
 def test_the_papers_group_has_a_subgroup_of_256_bits():
     assert RFC5114_Q.bit_length() == 256
-    assert GROUPS["rfc5114"].g == RFC5114_G < RFC5114_P
+    assert DIFFIE_HELLMAN_GROUPS["rfc5114"].g == RFC5114_G < RFC5114_P
 
 
-@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize("group", DIFFIE_HELLMAN_GROUPS.values(), ids=DIFFIE_HELLMAN_GROUPS)
 def test_both_sides_have_the_same_secret(group):
-    a, b = (Entropy().bytes(group.secret_bytes, name) for name in "ab")
-    assert group.shared(a, group.public(b)) == group.shared(b, group.public(a))
+    a, b = (Entropy().random_bytes(group.secret_bytes, name) for name in "ab")
+    assert group.shared_secret(a, group.public_value(b)) == group.shared_secret(b, group.public_value(a))
 
 
-@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+@pytest.mark.parametrize("group", DIFFIE_HELLMAN_GROUPS.values(), ids=DIFFIE_HELLMAN_GROUPS)
 def test_what_is_no_element_ends_the_exchange(group):
     outside = next(value for value in range(2, 100) if pow(value, group.q, group.p) != 1)
     for value in (0, 1, group.p - 1, group.p, group.p + 1, outside):
         with pytest.raises(ProtocolError, match="no element of the group"):
-            group.shared(b"\x01" * 32, value.to_bytes(257)[-256:] if value < 2**2048 else value.to_bytes(257))
-    for wrong_length in (b"", b"\x02", group.public(b"\x05") + b"\x00"):
+            group.shared_secret(b"\x01" * 32, value.to_bytes(257)[-256:] if value < 2**2048 else value.to_bytes(257))
+    for wrong_length in (b"", b"\x02", group.public_value(b"\x05") + b"\x00"):
         with pytest.raises(ProtocolError):
-            group.shared(b"\x01" * 32, wrong_length)
+            group.shared_secret(b"\x01" * 32, wrong_length)
 
 
 def test_labels_never_run_together():
@@ -63,13 +63,22 @@ def test_labels_never_run_together():
         ("mask", 1, 2, 3),
         ("mask", 1, 23),
     ]
-    assert len({derive(b"secret", *label) for label in labels}) == len(labels)
+    assert len({derive_key(b"secret", *label) for label in labels}) == len(labels)
 
 
 def test_entropy_is_the_systems_unless_a_cell_gives_its_seed():
-    assert Entropy().bytes(32, "x") != Entropy().bytes(32, "x")
-    assert Entropy(3).bytes(32, "x", 1) == Entropy(3).bytes(32, "x", 1)
-    assert len({Entropy(3).bytes(32, "x", 1), Entropy(4).bytes(32, "x", 1), Entropy(3).bytes(32, "x", 2)}) == 3
+    assert Entropy().random_bytes(32, "x") != Entropy().random_bytes(32, "x")
+    assert Entropy(3).random_bytes(32, "x", 1) == Entropy(3).random_bytes(32, "x", 1)
+    assert (
+        len(
+            {
+                Entropy(3).random_bytes(32, "x", 1),
+                Entropy(4).random_bytes(32, "x", 1),
+                Entropy(3).random_bytes(32, "x", 2),
+            }
+        )
+        == 3
+    )
     assert "3" not in repr(Entropy(3))
 
 
@@ -77,14 +86,14 @@ def test_choices_of_an_entropy_repeat_with_a_seed_alone():
     drawn = [entropy.generator("order", 1).integers(2**62) for entropy in (Entropy(3), Entropy(3), Entropy(4))]
     assert drawn[0] == drawn[1] != drawn[2]
     assert Entropy().generator("order", 1).integers(2**62) != Entropy().generator("order", 1).integers(2**62)
-    assert Entropy(3).derive("x") == Entropy(3).derive("x") != Entropy(4).derive("x")
+    assert Entropy(3).derive_secret("x") == Entropy(3).derive_secret("x") != Entropy(4).derive_secret("x")
     with pytest.raises(ValueError, match="only an entropy with a seed repeats its secrets"):
-        Entropy().derive("x")
+        Entropy().derive_secret("x")
 
 
 @given(st.integers(0, 300), st.binary(min_size=32, max_size=32))
 def test_a_pad_is_the_aes_counter_keystream(size, key):
-    out = pads.pad(key, np.empty(size, np.uint32))
+    out = keystream.fill_keystream(key, np.empty(size, np.uint32))
     block = AES.new(key, AES.MODE_ECB)
     counters = b"".join(block.encrypt(counter.to_bytes(16)) for counter in range(size * 4 // 16 + 1))
     assert out.tobytes() == counters[: size * 4]
@@ -93,36 +102,36 @@ def test_a_pad_is_the_aes_counter_keystream(size, key):
 def test_padding_twice_takes_the_pad_off():
     data = np.arange(1000, dtype=np.uint32)
     there = np.empty_like(data)
-    pads.add_pad(data, b"k" * 32, there)
+    keystream.xor_keystream(data, b"k" * 32, there)
     assert (there != data).mean() > 0.99
-    pads.add_pad(there, b"k" * 32, there)
+    keystream.xor_keystream(there, b"k" * 32, there)
     np.testing.assert_array_equal(there, data)
 
 
 def test_a_mask_is_one_unbiased_bit_a_coordinate():
     size = 100_000
-    found = pads.mask(b"shared", 1, 2, 3, size)
+    found = keystream.random_mask(b"shared", 1, 2, 3, size)
     assert set(np.unique(found)) == {0, 1}
     assert abs((found > 0).mean() - 0.5) < 4 * 0.5 / np.sqrt(size)
     for other in ((b"other", 1, 2, 3), (b"shared", 2, 2, 3), (b"shared", 1, 3, 2)):
-        assert 0.48 < (pads.mask(*other, size) == found).mean() < 0.52
+        assert 0.48 < (keystream.random_mask(*other, size) == found).mean() < 0.52
 
 
 def test_a_seed_is_opened_by_its_server_alone(key, other_key):
     seed = bytes(range(32))
-    sealed = key.public.seal(seed, Entropy(), 1)
+    sealed = key.public.encrypt(seed, Entropy(), 1)
     assert len(sealed) == 384
-    assert key.open(sealed, 1) == seed
-    assert key.public.seal(seed, Entropy(), 1) != sealed
+    assert key.decrypt(sealed, 1) == seed
+    assert key.public.encrypt(seed, Entropy(), 1) != sealed
     with pytest.raises(ProtocolError, match="does not open"):
-        other_key.open(sealed, 1)
+        other_key.decrypt(sealed, 1)
     with pytest.raises(ProtocolError, match="does not open"):
-        key.open(sealed, 2)
+        key.decrypt(sealed, 2)
     for damaged in (sealed[:-1], b"", bytes(384), sealed[:-1] + bytes([sealed[-1] ^ 1])):
         with pytest.raises(ProtocolError):
-            key.open(damaged, 1)
+            key.decrypt(damaged, 1)
     with pytest.raises(ProtocolError, match="wrong length"):
-        key.open(key.public.seal(b"short", Entropy(), 1), 1)
+        key.decrypt(key.public.encrypt(b"short", Entropy(), 1), 1)
 
 
 def test_keys_show_nothing_of_themselves(key):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fflbench.data import Data, Examples
-from fflbench.data.sources import DataSet, Download, Part, one_file
+from fflbench.data.dataset_files import DataFile, DataSet, Download, single_file_unpacker
 
 CONTENT = {name: f"{name}: {list(range(5000))}".encode() for name in ("first", "second")}
 
@@ -25,14 +25,16 @@ def small_set(base="http://127.0.0.1:1"):
     return DataSet(
         name="small",
         title="Small",
-        parts=tuple(Part(name, hashlib.sha256(content).hexdigest()) for name, content in CONTENT.items()),
-        downloads=tuple(Download(urls=(f"{base}/{name}",), parts=(name,), unpack=one_file(name)) for name in CONTENT),
+        files=tuple(DataFile(name, hashlib.sha256(content).hexdigest()) for name, content in CONTENT.items()),
+        downloads=tuple(
+            Download(urls=(f"{base}/{name}",), files=(name,), unpack=single_file_unpacker(name)) for name in CONTENT
+        ),
         prepare=prepare,
         version=1,
     )
 
 
-def at(data_set, base):
+def offered_at(data_set, base):
     """The same set, offered at another address."""
     downloads = tuple(
         dataclasses.replace(download, urls=(f"{base}/{download.file_name}",)) for download in data_set.downloads
@@ -41,7 +43,7 @@ def at(data_set, base):
 
 
 @pytest.fixture
-def here(own_folders):
+def small_set_folder(own_folders):
     """A folder that holds the small set, complete."""
     folder = own_folders / "small"
     folder.mkdir()

@@ -8,8 +8,8 @@ from fflbench.errors import DataError
 X, Y = np.zeros((4, 3)), np.array([0, 1, 2, 0])
 
 
-def test_own_arrays_are_brought_to_the_types_of_training():
-    data = Data.of(X.tolist(), Y.astype(np.uint8), X.astype(int), Y)
+def test_own_arrays_are_converted_to_the_types_of_training():
+    data = Data.from_arrays(X.tolist(), Y.astype(np.uint8), X.astype(int), Y)
     assert data.train.x.dtype == np.float32
     assert data.test.x.dtype == np.int64
     assert data.train.y.dtype == np.int64
@@ -31,12 +31,12 @@ def test_own_arrays_are_brought_to_the_types_of_training():
     ],
 )
 def test_arrays_that_cannot_be_learned_from_are_refused(x, y, reason):
-    with pytest.raises(DataError, match=f"training part.*{reason}|{reason}.*training part"):
-        Data.of(x, y, X, Y)
+    with pytest.raises(DataError, match=f"training set.*{reason}|{reason}.*training set"):
+        Data.from_arrays(x, y, X, Y)
 
 
 def test_tensors_are_taken_whatever_torch_keeps_with_them():
     x, y = torch.ones(4, 2, requires_grad=True), torch.tensor([0, 1, 0, 1])
-    assert Data.of(x, y, x, y).train.x.dtype == np.float32
+    assert Data.from_arrays(x, y, x, y).train.x.dtype == np.float32
     with pytest.raises(DataError, match="must be numbers"):
-        Data.of(x.to_sparse(), y, x, y)
+        Data.from_arrays(x.to_sparse(), y, x, y)

@@ -11,15 +11,15 @@ import tarfile
 import pytest
 
 from fflbench.data import cifar10, imdb
+from fflbench.data.dataset_files import read_unpacked, tar_members, verify_checksum
 from fflbench.data.mnist import MNIST
-from fflbench.data.sources import checked, read, tar_members
 from fflbench.errors import DataError
 
 ZEROS = bytes(2**26)
 ALLOWED = 2 * 2**30
 
 
-def run(*arguments, folder):
+def run_with_little_memory(*arguments, folder):
     """The command with little memory."""
     return subprocess.run(
         [sys.executable, "-m", "fflbench", *arguments, "--data-dir", str(folder)],
@@ -37,7 +37,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_with_the_limit(tmp_pa
     packed = tmp_path / f"mnist/train-images-idx3-ubyte{ending}"
     packed.write_bytes(pack(ZEROS) * 64)
     assert packed.stat().st_size < 2**23
-    done = run("data", "status", folder=tmp_path)
+    done = run_with_little_memory("data", "status", folder=tmp_path)
     assert done.returncode == 1, done.stderr
     assert f"{packed} unpacks to more than 47,040,016 bytes" in done.stderr
     assert "Traceback" not in done.stderr
@@ -47,24 +47,24 @@ def test_a_plain_file_that_is_too_large_is_refused_with_the_limit(tmp_path):
     (tmp_path / "mnist").mkdir()
     with (tmp_path / "mnist/train-images-idx3-ubyte").open("wb") as sparse:
         sparse.truncate(2**40)
-    done = run("data", "status", folder=tmp_path)
+    done = run_with_little_memory("data", "status", folder=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "train-images-idx3-ubyte holds more than 47,040,016 bytes" in done.stderr
 
 
-def test_every_part_says_how_large_it_is():
-    assert MNIST.parts[0].size == 16 + 60_000 * 28 * 28
-    assert {part.size for part in cifar10.PARTS} == {10_000 * 3073}
+def test_every_file_declares_its_size():
+    assert MNIST.files[0].size == 16 + 60_000 * 28 * 28
+    assert {part.size for part in cifar10.FILES} == {10_000 * 3073}
 
 
 def test_a_part_may_be_as_large_as_it_says(tmp_path):
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"12345"))
-    assert read(tmp_path / "x.gz", 5) == b"12345"
+    assert read_unpacked(tmp_path / "x.gz", 5) == b"12345"
     with pytest.raises(DataError, match=r"x\.gz unpacks to more than 4 bytes"):
-        read(tmp_path / "x.gz", 4)
+        read_unpacked(tmp_path / "x.gz", 4)
 
 
-def archive(file, *members):
+def write_tar_gz(file, *members):
     with tarfile.open(file, "w:gz") as made:
         for name, content in members:
             member = tarfile.TarInfo(name)
@@ -73,13 +73,13 @@ def archive(file, *members):
 
 
 def test_an_archive_that_unpacks_to_more_than_it_should_is_refused_with_the_limit(tmp_path):
-    archive(tmp_path / "x.tar.gz", ("a", bytes(600)), ("b", bytes(600)))
+    write_tar_gz(tmp_path / "x.tar.gz", ("a", bytes(600)), ("b", bytes(600)))
     assert [name for name, _ in tar_members(tmp_path / "x.tar.gz", 1200)] == ["a", "b"]
     with pytest.raises(DataError, match=r"x\.tar\.gz unpacks to more than 1,199 bytes"):
         list(tar_members(tmp_path / "x.tar.gz", 1199))
 
 
-@pytest.mark.parametrize("unpack", [cifar10.unpack, imdb.unpack])
+@pytest.mark.parametrize("unpack", [cifar10.unpack_archive, imdb.unpack_archive])
 @pytest.mark.parametrize("name", ["train/pos/0_9.txt", "data_batch_1.bin", "pax"])
 def test_a_member_that_claims_gigabytes_is_refused_before_it_is_read(tmp_path, unpack, name):
     member = tarfile.TarInfo(name)
@@ -96,4 +96,4 @@ def test_a_member_that_claims_gigabytes_is_refused_before_it_is_read(tmp_path, u
 )
 def test_reviews_that_are_no_reviews_are_damage(tmp_path, line):
     with pytest.raises(DataError, match="is damaged"):
-        checked(imdb.IMDB, imdb.PARTS[0], line, tmp_path / "train.jsonl")
+        verify_checksum(imdb.IMDB, imdb.FILES[0], line, tmp_path / "train.jsonl")

@@ -27,7 +27,7 @@ def test_a_round_without_a_finite_row_reaches_the_rule_and_keeps_the_model(name,
     task = registry.get(Kind.TASK, "digits-mlp").create(rounds=2)
     it = Federation(task, SendsInfinity(share=1.0), chain.defense(name), 0)
     asked, rule = [], it.defense.rule
-    method = "of" if isinstance(rule, FunctionRule) else "aggregate"
+    method = "aggregate_with" if isinstance(rule, FunctionRule) else "aggregate"
     inherited = getattr(rule, method)
 
     def spying(view, *others):
@@ -36,7 +36,7 @@ def test_a_round_without_a_finite_row_reaches_the_rule_and_keeps_the_model(name,
 
     monkeypatch.setattr(rule, method, spying)
     before = it.weights.copy()
-    told = [it.play() for _ in range(2)]
+    told = [it.run_round() for _ in range(2)]
     if name == "ldp":
         # Rows are clipped and noised where they are made, so that all arrive.
         assert asked == [10, 10]

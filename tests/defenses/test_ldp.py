@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from fflbench import registration, registry
+from fflbench import plugin, registry
 from fflbench.errors import SuiteError
 from fflbench.federation import Columns, Setting, chain
 from fflbench.federation.attack import Attack
@@ -25,7 +25,7 @@ COLUMNS = 20_000
 
 def guarded(people=4, rule="fedavg", **parameters):
     defense = chain.defense(f"ldp + {rule}", **parameters)
-    defense.begin(Setting(people, people, np.arange(1, people + 1), Columns.plain(COLUMNS)), 0)
+    defense.begin(Setting(people, people, np.arange(1, people + 1), Columns.of_length(COLUMNS)), 0)
     return defense
 
 
@@ -73,7 +73,7 @@ def test_any_rule_works_on_the_noisy_rows():
         wanted = np.average(found[rule], axis=0, weights=[1, 2, 3, 4, 5])
         wanted = np.median(found[rule], axis=0) if rule == "median" else wanted
         np.testing.assert_allclose(defense.aggregate(transcript), wanted, rtol=1e-5, atol=1e-6)
-        assert transcript.facts["epsilon"] == ldp.epsilon(1.5, 1, 1e-5)
+        assert transcript.facts["epsilon"] == ldp.composed_epsilon(1.5, 1, 1e-5)
     np.testing.assert_array_equal(found["fedavg"], found["median"])
 
 
@@ -94,7 +94,7 @@ def exact_epsilon(noise, rounds, delta):
 @given(st.floats(0.5, 50), st.integers(1, 100), st.sampled_from([1e-6, 1e-5, 1e-3]))
 def test_epsilon_is_that_of_replacing_an_update_composed_over_rounds(noise, rounds, delta):
     exact = exact_epsilon(noise, rounds, delta)
-    found = ldp.epsilon(noise, rounds, delta)
+    found = ldp.composed_epsilon(noise, rounds, delta)
     assert exact <= found * (1 + 1e-6)
     assert found <= 1.25 * exact + 0.1
 
@@ -105,7 +105,11 @@ def test_the_promise_is_to_whoever_took_part_most_often():
     federation = Federation(task, Attack(share=0.0), defense, 0)
     outcome = finished(federation)
     most = max(np.bincount(np.concatenate([defense.select(round) for round in range(6)])))
-    assert outcome.facts["guarantee"] == {"epsilon": ldp.epsilon(2.0, int(most), 1e-5), "delta": 1e-5, "rounds": most}
+    assert outcome.facts["guarantee"] == {
+        "epsilon": ldp.composed_epsilon(2.0, int(most), 1e-5),
+        "delta": 1e-5,
+        "rounds": most,
+    }
     spent = [told["epsilon"] for told in outcome.history]
     assert spent == sorted(spent)
     again = Federation(task, Attack(share=0.0), chain.defense("ldp", noise=2.0), 0)
@@ -121,7 +125,7 @@ def test_no_noise_promises_nothing():
 
 
 def test_without_an_accountant_it_says_how_to_get_one(monkeypatch, own_registry):
-    registration.chain("private", "ldp + median", title="Private")
+    plugin.chain("private", "ldp + median", title="Private")
 
     def planned(*defenses):
         suite = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": list(defenses), "seeds": [0]}

@@ -12,7 +12,7 @@ from fflbench.arrays.columns import Columns
 from fflbench.arrays.kernels import squared_distances
 from fflbench.errors import ParameterError
 from fflbench.federation import Setting, View, chain
-from fflbench.registration import preaggregation, rule
+from fflbench.plugin import preaggregation, rule
 from fflbench.registry import Kind
 from tests.strategies import matrices, normal_matrices
 
@@ -23,7 +23,7 @@ THREE = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
 def view_of(updates, weights=None, columns=None):
     n, d = updates.shape
     sizes = np.ones(n) if weights is None else np.asarray(weights, float)
-    return View(0, np.zeros(d), updates.copy(), sizes, columns or Columns.plain(d), n, np.arange(n), sizes)
+    return View(0, np.zeros(d), updates.copy(), sizes, columns or Columns.of_length(d), n, np.arange(n), sizes)
 
 
 def after(text, updates, weights=None, columns=None, seed=0, **parameters):
@@ -288,7 +288,7 @@ def test_clipping_and_fedavg_keep_the_weights(updates):
 def test_krum_behind_buckets_assumes_the_attackers_among_all_participants(updates):
     view = after("bucketing", updates, seed=5)
     krum = chain.defense("bucketing + krum")
-    krum.begin(Setting(10, 10, np.ones(10, np.int64), Columns.plain(40)), 0)
+    krum.begin(Setting(10, 10, np.ones(10, np.int64), Columns.of_length(40)), 0)
     found, _ = krum.server.aggregate(view_of(updates), np.random.default_rng(5))
     distances = squared_distances(view.rows)
     # n = 5 buckets and f = 10 // 5: one neighbour.
@@ -303,7 +303,7 @@ def test_an_f_that_too_few_buckets_cannot_tolerate_is_refused_before_anything_ru
 
 def test_a_guarantee_that_buckets_lose_is_flagged():
     krum = chain.defense("bucketing + krum")
-    krum.begin(Setting(10, 10, np.ones(10, np.int64), Columns.plain(4)), 0)
+    krum.begin(Setting(10, 10, np.ones(10, np.int64), Columns.of_length(4)), 0)
     assert krum.flags() == ["f = 2 of 5 is beyond what krum guarantees (f < (n - 2)/2)"]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fflbench.defenses.rules.reputation import scores
+from fflbench.defenses.rules.reputation import similarity_scores
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,24 +22,24 @@ PLAIN, EXCHANGED = "reputation", "fragment-exchange + reputation"
 
 @given(normal_matrices(n=st.integers(2, 9), d=st.integers(6, 15)), st.sampled_from([0.0, 0.2, 1.0]))
 def test_scores_are_those_of_the_paper(updates, alpha):
-    columns = replace(Columns.plain(updates.shape[1]), last_layer=slice(2, 6))
+    columns = replace(Columns.of_length(updates.shape[1]), last_layer=slice(2, 6))
     wanted = slow_scores(updates, slice(2, 6), alpha)
-    np.testing.assert_allclose(scores(updates, columns, alpha), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(similarity_scores(updates, columns, alpha), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_scores_of_equal_magnitudes_and_zero_vectors_are_settled():
-    columns = Columns.plain(3)
+    columns = Columns.of_length(3)
     same = np.tile(np.array([1, 2, 2], np.float32), (4, 1))
-    np.testing.assert_allclose(scores(same, columns, 0.2), 1)
-    np.testing.assert_allclose(scores(np.zeros((4, 3), np.float32), columns, 0.2), 0.2 + 0.8 * 0.5)
+    np.testing.assert_allclose(similarity_scores(same, columns, 0.2), 1)
+    np.testing.assert_allclose(similarity_scores(np.zeros((4, 3), np.float32), columns, 0.2), 0.2 + 0.8 * 0.5)
 
 
 def test_buffers_count_for_no_score():
     updates = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
-    columns = replace(Columns.plain(8), parameters=slice(0, 6), last_layer=slice(4, 6))
-    before = scores(updates, columns, 0.2)
+    columns = replace(Columns.of_length(8), parameters=slice(0, 6), last_layer=slice(4, 6))
+    before = similarity_scores(updates, columns, 0.2)
     updates[:, 6:] *= 1000
-    np.testing.assert_array_equal(scores(updates, columns, 0.2), before)
+    np.testing.assert_array_equal(similarity_scores(updates, columns, 0.2), before)
 
 
 @pytest.mark.parametrize("defense", [PLAIN, EXCHANGED])
@@ -73,7 +73,7 @@ def test_on_plain_updates_nobody_abstains_and_rows_are_those_of_their_senders():
     assert view.participants.tolist() == selected.tolist()
     np.testing.assert_array_equal(view.rows, sent)
     assert it.defense.memory["transport"] == {}
-    assert {"abstained", "lone", "framed"}.isdisjoint(it.play())
+    assert {"abstained", "lone", "framed"}.isdisjoint(it.run_round())
 
 
 def test_poisoners_are_seldom_selected_and_never_believed():
@@ -141,10 +141,10 @@ def test_a_row_that_is_not_finite_costs_its_sender_reputation_unless_spared(non_
 
 def test_trust_is_told_only_of_the_round_it_is_of(monkeypatch):
     it = cell(defense=PLAIN)
-    it.play()
+    it.run_round()
     assert it.history[-1]["trust"]
     monkeypatch.setattr(it, "poison", lambda selected, updates: updates.fill(np.nan))
-    told = it.play()
+    told = it.run_round()
     assert told["kept_because"] == "no update was left"
     assert told["trust"] == {}
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fflbench import registry
-from fflbench.federation.chain import Parts, refusal
+from fflbench.federation.chain import Parts, incompatibility
 from fflbench.registry import Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "chains.md"
@@ -32,7 +32,7 @@ def tables() -> str:
 
     def mark(parts: Parts) -> str:
         # Its first word is the part that cannot work, which the table shows.
-        _, _, reason = refusal(parts).partition(" ")
+        _, _, reason = incompatibility(parts).partition(" ")
         if not reason:
             return "yes"
         if reason not in reasons:

@@ -38,10 +38,12 @@ def test_the_parts_and_the_suite_on_the_page_run(own_registry, tmp_path):
         files.append(str(tmp_path / f"example_{number}.py"))
         (tmp_path / f"example_{number}.py").write_text(source)
     assert registry.load_named(files) == ()
-    own = ["hidden-smallest", "same-norm + median", "half-precision + momentum"]
+    own = ["hidden-smallest", "same-norm + median", "half-precision + momentum", "same-way"]
     (suite,) = blocks("toml")
     listed = ", ".join(f'"{each}"' for each in own)
-    (tmp_path / "own.toml").write_text(suite.replace('"careful"]', f'"careful", {listed}]'))
+    (tmp_path / "own.toml").write_text(
+        suite.replace('"careful"]', f'"careful", {listed}]').replace("rounds = 2", "rounds = 2\nroot_examples = 100")
+    )
     records = fflbench.run(tmp_path / "own.toml", out=tmp_path / "results", workers=1, plugins=files)
     counted = [record.labels["defense"] for record in records if record.labels["attack"] == "gaussian-noise"]
     assert {label: counted.count(label) for label in counted} == {

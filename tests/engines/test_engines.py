@@ -3,6 +3,8 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
@@ -48,16 +50,27 @@ def obvious(name, examples=None, participants=(0, 3, 4, 9), round=2, **fields):
         make = {"sgd": lambda p: torch.optim.SGD(p, it.learning_rate, momentum=it.momentum)}
         make["adam"] = lambda p: torch.optim.Adam(p, it.learning_rate)
         optimizer = make[it.optimizer](model.parameters())
-        for epoch in holdings.order(participant, round):
+        start_parameters = [parameter.detach().clone() for parameter in model.parameters()]
+        steps = 0
+        for epoch in holdings.example_order(participant, round):
             for begin in range(0, len(epoch), it.batch_size):
+                if steps == it.local_steps:
+                    break
+                steps += 1
                 batch = epoch[begin : begin + it.batch_size]
                 x, y = holdings.x[batch], holdings.y[batch]
                 optimizer.zero_grad()
                 if it.loss == "cross-entropy":
-                    F.cross_entropy(model(x), y).backward()
+                    loss = F.cross_entropy(model(x), y)
                 else:
-                    F.binary_cross_entropy_with_logits(model(x).squeeze(1), y.float()).backward()
+                    loss = F.binary_cross_entropy_with_logits(model(x).squeeze(1), y.float())
+                # FedProx: half of mu times the squared distance to the global model.
+                distances = [
+                    ((now - then) ** 2).sum() for now, then in zip(model.parameters(), start_parameters, strict=True)
+                ]
+                (loss + it.proximal / 2 * sum(distances)).backward()
                 optimizer.step()
+        assert it.local_steps is None or steps == it.local_steps
         rows.append(flat.flat.numpy() - start)
     return np.stack(rows)
 
@@ -69,6 +82,15 @@ DIGITS = [
     ("digits-mlp", {"partition": "dirichlet", "dirichlet_alpha": 0.1, "optimizer": "adam"}),
     ("digits-mlp", {"batch_size": 1000, "momentum": 0.0}),
     ("digits-cnn", {}),
+    # An epoch of batches of 16 has 5 steps here, or from 1 to 20 where the division is uneven.
+    *(("digits-mlp", {"local_steps": steps}) for steps in (1, 4, 5, 6, 23)),
+    *(("digits-mlp", {"local_steps": steps, "partition": "dirichlet", "dirichlet_alpha": 0.1}) for steps in (2, 9)),
+    ("digits-mlp", {"local_steps": 7, "optimizer": "adam", "learning_rate": 0.01}),
+    ("digits-mlp", {"local_steps": 3, "batch_size": 1000}),
+    *(("digits-mlp", {"proximal": mu}) for mu in (0.01, 1.0)),
+    ("digits-mlp", {"proximal": 0.5, "partition": "dirichlet", "dirichlet_alpha": 0.1}),
+    ("digits-mlp", {"proximal": 0.5, "optimizer": "adam", "learning_rate": 0.01, "local_steps": 8}),
+    ("digits-cnn", {"proximal": 0.1, "local_steps": 12}),
 ]
 
 
@@ -77,6 +99,31 @@ DIGITS = [
 def test_both_engines_do_what_an_obvious_loop_does(engine, name, fields):
     # Rounding grows with the number of steps; a wrong last batch, optimiser or order is orders of magnitude off.
     np.testing.assert_allclose(run(engine, name, **fields), obvious(name, **fields), rtol=1e-3, atol=2e-4)
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 30), st.integers(1, 40), st.floats(0, 1), st.integers(0, 5))
+def test_engines_agree_whatever_the_steps_batches_and_pull(steps, batch_size, proximal, seed):
+    fields = {"local_steps": steps, "batch_size": batch_size, "proximal": proximal, "learning_rate": 0.01}
+    fields |= {"partition": "dirichlet", "dirichlet_alpha": 0.2}
+    loop, stacked = (run(engine, "digits-mlp", round=seed, **fields) for engine in (Loop, Stacked))
+    np.testing.assert_allclose(loop, stacked, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_the_pull_towards_the_global_model_shortens_updates(engine):
+    lengths = [np.linalg.norm(run(engine, "digits-mlp", proximal=mu)) for mu in (0.0, 1.0, 4.0)]
+    assert lengths[0] > 1.1 * lengths[1] > 1.1**2 * lengths[2] > 0
+
+
+@pytest.mark.parametrize("engine", [Loop, Stacked])
+def test_as_many_steps_as_the_epochs_have_are_those_epochs(engine):
+    it = task("digits-mlp", local_epochs=2)
+    sizes = {len(own) for own in it.divide(it.data().train.y, 0)}
+    steps = {2 * -(-size // it.batch_size) for size in sizes}
+    assert len(steps) == 1
+    by_steps = run(engine, "digits-mlp", local_steps=steps.pop())
+    np.testing.assert_array_equal(by_steps, run(engine, "digits-mlp", local_epochs=2))
 
 
 @pytest.mark.parametrize("engine", [Loop, Stacked])
@@ -139,12 +186,12 @@ def test_the_same_call_gives_the_same_bits(engine):
 def test_batches_follow_seed_participant_and_round_and_every_example_comes_once_an_epoch():
     it = task("digits-mlp")
     _, _, holdings = prepared(it)
-    order = holdings.order(3, 1)
+    order = holdings.example_order(3, 1)
     assert order.shape == (2, len(holdings.indices[3]))
     for epoch in order:
         assert sorted(epoch) == sorted(holdings.indices[3])
-    assert order.tolist() == holdings.order(3, 1).tolist()
-    assert order.tolist() != holdings.order(3, 2).tolist()
+    assert order.tolist() == holdings.example_order(3, 1).tolist()
+    assert order.tolist() != holdings.example_order(3, 2).tolist()
     assert order[0].tolist() != order[1].tolist()
 
 

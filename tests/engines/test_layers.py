@@ -60,7 +60,7 @@ def test_outputs_and_gradients_are_autograds(name):
     names = [key for key, _ in models[0].named_parameters()]
     weights = {key: torch.stack([dict(model.named_parameters())[key] for model in models]).detach() for key in names}
     gradients = {key: torch.full_like(weight, torch.nan) for key, weight in weights.items()}
-    stack.hold(weights, gradients)
+    stack.bind(weights, gradients)
     untouched = x.clone()
     with torch.no_grad():
         outputs = stack.forward(x)

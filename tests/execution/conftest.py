@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fflbench.execution import status
+from fflbench.execution import run_status
 
 SUITE = """
 tasks = ["digits-mlp"]
@@ -100,7 +100,7 @@ class Command:
         (self.folder / f"{name}.toml").write_text(text.format(rounds=rounds))
 
     def start(self, *arguments, before=lambda: None, **environment):
-        """The command, in a group of processes of its own; `before` is called in it before it begins."""
+        """Start the command in its own process group; `before` is called there first."""
 
         def begin():
             # Tests that run in the background inherit that Ctrl-C is ignored; a user's terminal does not ignore it.
@@ -121,7 +121,7 @@ class Command:
         return process
 
     def clean_up(self):
-        """Leave nothing running, whatever became of the test."""
+        """Kill all processes that the test started."""
         for process in self.started:
             with suppress(ProcessLookupError):
                 kill_group(process)
@@ -139,30 +139,53 @@ class Command:
 
         return {record.id: record for record in load(self.folder / out / suite)}
 
-    def wait_for(self, process, count, out="results"):
-        """Until so many records stand."""
-        self.until(process, lambda: len(list((self.folder / out / "own").glob("*.json"))) >= count)
+    def wait_for_records(self, process, count, out="results"):
+        """Wait until a run has written a number of records."""
+        self.wait_until(process, lambda: len(list((self.folder / out / "own").glob("*.json"))) >= count)
 
-    def until(self, process, happened):
-        """Until something has happened, or the command has ended."""
+    def wait_until(self, process, happened):
+        """Wait until a condition holds, or the command has ended."""
         end = time.monotonic() + 120
         while time.monotonic() < end and process.poll() is None:
             if happened():
                 return
             time.sleep(0.02)
 
-    def standing(self, out="results"):
-        """What the run says of itself."""
-        return status.read(self.folder / out / "own")
+    def status(self, out="results"):
+        """The status that the run has written."""
+        return run_status.read_run_status(self.folder / out / "own")
 
 
-def results(records):
-    """What must be the same bits however cells were run."""
-    return {record.id: json.dumps(record.result()) for record in records.values()}
+def result_texts(records):
+    """Results of records as text, which must not depend on how cells were run."""
+    return {record.id: json.dumps(record.reproducible_content()) for record in records.values()}
 
 
 def kill_group(process, number=signal.SIGKILL):
     os.killpg(process.pid, number)
+
+
+def running_cells(fflbench):
+    """The cells that are running now."""
+    now = fflbench.status()
+    return now.running if now else []
+
+
+def rounds_done(fflbench):
+    """The number of rounds that every running cell has done."""
+    return min((each.round for each in running_cells(fflbench)), default=0)
+
+
+def all_processes_end(process):
+    """Whether every process that a command started is gone soon."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            kill_group(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.fixture

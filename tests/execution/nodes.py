@@ -10,7 +10,7 @@ from ray.cluster_utils import Cluster
 
 
 def main() -> None:
-    """Serve until nobody asks any more."""
+    """Add and kill nodes as lines of standard input request, until its end."""
     cluster = Cluster()
     nodes = {}
     for line in sys.stdin:

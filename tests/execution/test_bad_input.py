@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fflbench.cli import main
-from fflbench.execution import status
+from fflbench.execution import run_status
 from tests.execution.conftest import SUITE
 
 GOOD = {"suite": "own", "command": "fflbench run own", "host": "here", "process": 1, "cells": 3, "before": 0}
@@ -32,8 +32,8 @@ BAD_STATUS = {
 
 
 @pytest.fixture
-def refused(capsys, monkeypatch, tmp_path):
-    """The command in this process, in a folder with a suite; what it says of bad input."""
+def refusal_of(capsys, monkeypatch, tmp_path):
+    """Return a function that runs the command on bad input, in a folder with a suite, and returns its error message."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.toml").write_text(SUITE.format(rounds=1))
     (tmp_path / "own").mkdir()
@@ -49,34 +49,34 @@ def refused(capsys, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("what", BAD_STATUS)
-def test_a_damaged_status_file_is_one_sentence(refused, tmp_path, what):
-    (tmp_path / "own" / status.FILE).write_bytes(BAD_STATUS[what])
+def test_a_damaged_status_file_is_one_sentence(refusal_of, tmp_path, what):
+    (tmp_path / "own" / run_status.FILE).write_bytes(BAD_STATUS[what])
     for options in ((), ("--json",)):
-        told = refused("status", "own", *options)
-        assert told == "fflbench: own/.run is damaged; the next run in that folder makes it anew\n"
+        message = refusal_of("status", "own", *options)
+        assert message == "fflbench: own/.run is damaged; the next run in that folder replaces it\n"
 
 
-def test_a_status_file_that_is_none_is_one_sentence(refused, tmp_path):
-    place = tmp_path / "own" / status.FILE
+def test_a_status_file_that_is_none_is_one_sentence(refusal_of, tmp_path):
+    place = tmp_path / "own" / run_status.FILE
     place.mkdir()
-    assert refused("status", "own") == "fflbench: own/.run is a folder, not a file\n"
+    assert refusal_of("status", "own") == "fflbench: own/.run is a folder, not a file\n"
     place.rmdir()
     os.mkfifo(place)
-    assert refused("status", "own") == "fflbench: own/.run is a named pipe, not a file\n"
+    assert refusal_of("status", "own") == "fflbench: own/.run is a named pipe, not a file\n"
     place.unlink()
     place.symlink_to("nowhere")
-    assert refused("status", "own") == "fflbench: own holds no run and no record\n"
+    assert refusal_of("status", "own") == "fflbench: own holds no run and no record\n"
     place.unlink()
     with place.open("wb") as sparse:
         sparse.truncate(2**40)
-    assert "own/.run is larger than 67,108,864 bytes" in refused("status", "own")
+    assert "own/.run is larger than 67,108,864 bytes" in refusal_of("status", "own")
 
 
 def test_a_run_makes_a_damaged_status_file_anew(fflbench):
     (fflbench.folder / "results/own").mkdir(parents=True)
-    (fflbench.folder / "results/own" / status.FILE).write_bytes(b"[" * 200_000)
+    (fflbench.folder / "results/own" / run_status.FILE).write_bytes(b"[" * 200_000)
     fflbench("run", "own.toml", "--set", 'defenses=["median"]', "--set", 'attacks=["none"]', "--seeds", "0")
-    assert fflbench.standing().state == "finished"
+    assert fflbench.status().state == "finished"
 
 
 @pytest.mark.parametrize("ending", [".json", ".npz", ".checkpoint.npz"])
@@ -175,8 +175,8 @@ def leaving(fflbench):
     (fflbench.folder / "leaving.py").write_text(LEAVING)
 
     def run(code, *settings, options=()):
-        told = [part for setting in settings for part in ("--set", setting)]
-        return fflbench("run", "own.toml", "--plugin", "leaving.py", "--seeds", "0", *told, *options, code=code)
+        set_options = [part for setting in settings for part in ("--set", setting)]
+        return fflbench("run", "own.toml", "--plugin", "leaving.py", "--seeds", "0", *set_options, *options, code=code)
 
     run.fflbench = fflbench
     return run
@@ -202,7 +202,7 @@ def test_a_task_whose_code_leaves_fails_its_own_cells_only(leaving):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             ['defenses=["validates"]'],
@@ -224,9 +224,9 @@ def test_a_task_whose_code_leaves_fails_its_own_cells_only(leaving):
         ),
     ],
 )
-def test_a_plugin_that_fails_in_planning_is_one_sentence(leaving, settings, told):
+def test_a_plugin_that_fails_in_planning_is_one_sentence(leaving, settings, message):
     _, err = leaving(2, *settings)
-    assert err == f"fflbench: own.toml: {told}\n"
+    assert err == f"fflbench: own.toml: {message}\n"
 
 
 def test_long_names_and_labels_run_and_are_shown(fflbench):
@@ -268,7 +268,7 @@ def test_long_names_and_labels_run_and_are_shown(fflbench):
         ["run", "own.toml", "--set", "rounds=" + "9" * 30],
     ],
 )
-def test_long_names_and_absurd_options_are_one_sentence(refused, arguments):
+def test_long_names_and_absurd_options_are_one_sentence(refusal_of, arguments):
     # A folder that cannot be written is known only once the plan is made.
     plan = r"(own: 12 cells, 0 done already, 12 to run\n)?"
-    assert re.fullmatch(rf"({plan}fflbench: .*\n)|(Usage: .*\n(.*\n)*Error: .*\n)", refused(*arguments))
+    assert re.fullmatch(rf"({plan}fflbench: .*\n)|(Usage: .*\n(.*\n)*Error: .*\n)", refusal_of(*arguments))

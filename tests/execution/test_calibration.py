@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fflbench.execution.estimates import seconds_of
+from fflbench.execution.estimates import estimate_seconds
 from fflbench.federation import Rule, Transport
 from fflbench.registration import rule, transport
 from fflbench.suites.plan import plan
@@ -12,8 +12,8 @@ from fflbench.suites.suite import parse
 
 
 @pytest.fixture
-def sleepy(own_registry):
-    """Defenses that take their time where a calibration of training alone does not look."""
+def slow_defenses(own_registry):
+    """Defenses that are slow outside of training, which a calibration of training alone would miss."""
 
     @rule("slow-start", title="Slow start")
     class SlowStart(Rule):
@@ -54,23 +54,23 @@ def sleepy(own_registry):
 
 def estimates(*defenses, **overrides):
     content = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": list(defenses), "seeds": [0]}
-    return seconds_of(plan(parse({**content, "overrides": overrides}, "own", "own.toml")))
+    return estimate_seconds(plan(parse({**content, "overrides": overrides}, "own", "own.toml")))
 
 
-def test_the_work_of_defenses_is_part_of_an_estimate(sleepy):
+def test_the_work_of_defenses_is_part_of_an_estimate(slow_defenses):
     start, rounds = estimates("slow-start", "slow-way + slow-rule", rounds=30)
     assert start > 0.3
     assert rounds > 30 * 0.1
 
 
-def test_a_defense_of_large_models_is_timed_on_shorter_updates(sleepy, monkeypatch):
-    monkeypatch.setattr("fflbench.federation.timing.VALUES", 10_000)
+def test_a_defense_of_large_models_is_timed_on_shorter_updates(slow_defenses, monkeypatch):
+    monkeypatch.setattr("fflbench.federation.time_estimates.VALUES", 10_000)
     (shortened,) = estimates("slow-way + slow-rule", rounds=1)
     # Its sleep counts as work on each of the columns that were left out.
     assert shortened > 0.2
 
 
-def test_a_defense_that_never_answers_is_given_up(sleepy, monkeypatch):
-    monkeypatch.setattr("fflbench.federation.timing.LIMIT", 0.2)
+def test_a_defense_that_never_answers_is_given_up(slow_defenses, monkeypatch):
+    monkeypatch.setattr("fflbench.federation.time_estimates.LIMIT", 0.2)
     (found,) = estimates("never-answers", rounds=10)
     assert found > 10 * 0.2

@@ -51,6 +51,6 @@ def test_what_cannot_fit_is_told_first_and_the_rest_runs(fflbench):
     assert err.count("needs more memory than there is") >= 6
     assert "6 cells failed: digits-mlp · runtime (updates = 4) · fedavg · seed 0: needs more memory" in out
     _, err = fflbench("run", "costs.toml", "--memory-limit", "lots", code=2)
-    assert '"lots" is no size of memory such as 16GB' in err
+    assert '"lots" is not a memory size such as 16GB' in err
     _, err = fflbench("run", "costs.toml", "--memory-limit", "8GB")
     assert "6 cells, 0 done already, 6 to run" in err

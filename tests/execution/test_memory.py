@@ -5,9 +5,9 @@ import pytest
 
 from fflbench import registry
 from fflbench.errors import ParameterError
-from fflbench.execution import estimates, local, machine, units
-from fflbench.execution import run as running
-from fflbench.execution.jobs import Finished, Job, Started, Terms
+from fflbench.execution import durations_and_sizes, estimates, local_executor, machine_resources
+from fflbench.execution import run_suite as running
+from fflbench.execution.jobs_and_events import Finished, Job, RunSettings, Started
 from fflbench.records.store import Store
 from fflbench.registry import Kind
 from fflbench.suites.plan import plan
@@ -21,13 +21,13 @@ GB = 10**9
     [("16GB", 16 * GB), ("1.5 gb", 1.5 * GB), ("500M", 500 * 10**6), ("2000000000", 2 * GB), ("1TB", 1000 * GB)],
 )
 def test_sizes_are_read_as_people_write_them(text, size):
-    assert units.parse_bytes(text) == size
+    assert durations_and_sizes.parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "0.5", "16 bananas", "1e9", "GB"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ParameterError, match="is no size of memory such as 16GB"):
-        units.parse_bytes(text)
+    with pytest.raises(ParameterError, match="is not a memory size such as 16GB"):
+        durations_and_sizes.parse_bytes(text)
 
 
 def cells(count=4, **content):
@@ -37,10 +37,10 @@ def cells(count=4, **content):
     return plan(parse(common | content, "own", "own.toml"))
 
 
-def executed(tmp_path, jobs, **options):
-    """Everything that happens, and the most cells that were under way at a time."""
+def execute_and_count_running(tmp_path, jobs, **options):
+    """Return all events, and the largest number of cells that ran at the same time."""
     running, most, finished = set(), 0, []
-    for event in local.execute(jobs, Terms("own", Store(tmp_path)), **options):
+    for event in local_executor.execute(jobs, RunSettings("own", Store(tmp_path), **options)):
         if isinstance(event, Started):
             running.add(event.cell.id)
             most = max(most, len(running))
@@ -56,26 +56,26 @@ def jobs(memory=0, alone=False, **content):
 
 
 def test_cells_run_side_by_side_where_they_fit(tmp_path):
-    found, most = executed(tmp_path, jobs(memory=4 * GB), workers=2, memory_limit=8 * GB)
+    found, most = execute_and_count_running(tmp_path, jobs(memory=4 * GB), workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 2
 
 
 def test_cells_that_do_not_fit_together_run_one_after_the_other(tmp_path):
-    found, most = executed(tmp_path, jobs(memory=5 * GB), workers=2, memory_limit=8 * GB)
+    found, most = execute_and_count_running(tmp_path, jobs(memory=5 * GB), workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 1
 
 
 def test_cells_that_want_to_be_alone_are(tmp_path):
-    found, most = executed(tmp_path, jobs(alone=True), workers=2)
+    found, most = execute_and_count_running(tmp_path, jobs(alone=True), workers=2)
     assert [record.status for record in found] == ["done"] * 4
     assert most == 1
 
 
 def test_a_cell_that_can_never_fit_fails_at_once_and_the_others_run(tmp_path):
     small, large = jobs(count=1)[0], jobs(count=2, memory=9 * GB)[1]
-    found, _ = executed(tmp_path, [small, large], workers=2, memory_limit=8 * GB)
+    found, _ = execute_and_count_running(tmp_path, [small, large], workers=2, memory_limit=8 * GB)
     assert [record.status for record in found] == ["failed", "done"]
     assert found[0].error == ("needs more memory than there is: about 9.0 GB, and the limit (--memory-limit) is 8.0 GB")
     assert found[0].id == large.cell.id
@@ -83,32 +83,32 @@ def test_a_cell_that_can_never_fit_fails_at_once_and_the_others_run(tmp_path):
 
 def test_a_large_model_needs_what_its_updates_take():
     (cell,) = cells(1, tasks=["cifar10-vgg16"], measure={"use": "runtime", "updates": 100})
-    (needs,) = estimates.memory_of([cell])
+    (needs,) = estimates.estimate_memory([cell])
     assert 5.9 * GB < needs < 9 * GB
-    (small,) = estimates.memory_of(cells(1))
+    (small,) = estimates.estimate_memory(cells(1))
     assert small < GB
     per_round = registry.get(Kind.TASK, "cifar10-vgg16").create().per_round
-    (training,) = estimates.memory_of(cells(1, tasks=["cifar10-vgg16"]))
+    (training,) = estimates.estimate_memory(cells(1, tasks=["cifar10-vgg16"]))
     assert training > per_round * 4 * 14_736_714
 
 
 def test_a_container_or_a_batch_job_may_have_less_than_the_machine(tmp_path, monkeypatch):
-    whole = machine.machine_memory()
-    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    whole = machine_resources.usable_memory()
+    monkeypatch.setattr(machine_resources, "GROUPS", tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.machine_memory() >= whole
+    assert machine_resources.usable_memory() >= whole
     (tmp_path / "memory.max").write_text("1000000000\n")
-    assert machine.machine_memory() == GB
+    assert machine_resources.usable_memory() == GB
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory/memory.limit_in_bytes").write_text("500000000\n")
-    assert machine.machine_memory() == GB // 2
+    assert machine_resources.usable_memory() == GB // 2
 
 
 def test_a_process_may_use_fewer_cores_than_there_are():
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
-    code += "from fflbench.execution.machine import cores; print(cores())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "1\n"
+    code += "from fflbench.execution.machine_resources import usable_cores; print(usable_cores())"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout == "1\n"
 
 
 def test_a_cell_that_is_refused_takes_nothing_away(tmp_path):

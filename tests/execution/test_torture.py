@@ -5,8 +5,8 @@ import random
 import signal
 import time
 
-from fflbench.records.store import read
-from tests.execution.conftest import kill_group, results
+from fflbench.records.store import read_record
+from tests.execution.conftest import kill_group, result_texts
 
 KILLS = 25
 
@@ -22,7 +22,7 @@ average_last = 3
 
 EAGER = '''
 """Checkpoints after every round, so that kills fall into the writing of them too."""
-from fflbench.execution import cell
+from fflbench.execution import run_cell
 cell.CHECKPOINT_SECONDS, cell.CHECKPOINT_SHARE = 0.0, float("inf")
 '''
 
@@ -32,12 +32,12 @@ def test_a_run_that_is_killed_25_times_ends_as_if_nothing_had_happened(fflbench)
     (fflbench.folder / "eager.py").write_text(EAGER)
     command = ("run", "own.toml", "--plugin", "eager.py")
     fflbench(*command, "--out", "undisturbed")
-    whole = fflbench.standing(out="undisturbed").seconds
+    whole = fflbench.status(out="undisturbed").seconds
     folder, cut_off, done = fflbench.folder / "results/own", 0, []
     for turn in range(KILLS):
         process = fflbench.start(*command)
         if among_cells := turn % 3:
-            fflbench.until(process, lambda process=process: runs(fflbench, process))
+            fflbench.wait_until(process, lambda process=process: runs(fflbench, process))
         # Some kills fall into the start, most among cells; together they leave too little time to finish.
         end = time.monotonic() + random.uniform(0, whole / 15 if among_cells else 2.5)
         while time.monotonic() < end:
@@ -54,7 +54,7 @@ def test_a_run_that_is_killed_25_times_ends_as_if_nothing_had_happened(fflbench)
     assert cut_off == KILLS
     assert 0 < len(done) < 24
     fflbench(*command)
-    assert results(fflbench.records()) == results(fflbench.records(out="undisturbed"))
+    assert result_texts(fflbench.records()) == result_texts(fflbench.records(out="undisturbed"))
     for name in ("tables.md", "tables.csv"):
         assert (folder / name).read_bytes() == (fflbench.folder / "undisturbed/own" / name).read_bytes()
     assert sorted(file.suffix for file in folder.iterdir() if not file.name.startswith(".")) == sorted(
@@ -64,10 +64,10 @@ def test_a_run_that_is_killed_25_times_ends_as_if_nothing_had_happened(fflbench)
 
 def runs(fflbench, process):
     """Whether a command's cells have begun."""
-    now = fflbench.standing()
+    now = fflbench.status()
     return now is not None and now.process == process.pid and now.state == "running"
 
 
 def valid(folder):
     """The records that stand, each of which must be whole at any moment."""
-    return [read(file).id for file in sorted(folder.glob("*.json"))]
+    return [read_record(file).id for file in sorted(folder.glob("*.json"))]

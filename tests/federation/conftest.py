@@ -1,8 +1,9 @@
 import pytest
 
 from fflbench import registry
-from fflbench.federation import chain
+from fflbench.federation import Attack, chain
 from fflbench.federation.rounds import Federation
+from fflbench.registration import attack
 from fflbench.registry import Kind
 
 
@@ -23,3 +24,21 @@ def federation():
         )
 
     return build
+
+
+@pytest.fixture
+def sends(own_registry):
+    """An attack that fills its update with one value, or plants it in one place."""
+
+    @attack("sends", title="Sends a value", knows=[])
+    class Sends(Attack):
+        """Sends one value."""
+
+        value: float = 0.0
+        everywhere: bool = True
+
+        def poison_updates(self, known):
+            known.updates[:, slice(None) if self.everywhere else 7] = self.value
+            return known.updates
+
+    return lambda value, everywhere=True: Sends(value=value, everywhere=everywhere, share=0.1)

@@ -103,7 +103,7 @@ def test_no_server_sees_a_seed_a_key_or_anything_but_arrays(transport, parameter
     everything = packed(chain, configuration, view)
     assert number(SEED) in pickle.dumps(chain.transport.entropy)
     assert number(SEED) not in everything
-    assert not {"Entropy", "OpeningKey", "RsaKey"} & globals_in(everything)
+    assert not {"Entropy", "ServerPrivateKey", "RsaKey"} & globals_in(everything)
 
 
 def test_nothing_of_those_who_abstain_can_be_reached_from_the_servers_view():
@@ -113,7 +113,7 @@ def test_nothing_of_those_who_abstain_can_be_reached_from_the_servers_view():
     abstained = set()
     for round in range(20):
         rows = np.repeat(np.float32(1 + everybody)[:, None], COLUMNS.count, axis=1)
-        sent = rows[:, 0] * np.float32(chain.transport.counts(everybody) / chain.transport.reference)
+        sent = rows[:, 0] * np.float32(chain.transport.participant_weights(everybody) / chain.transport.reference)
         transcript = chain.transmit(round, MODEL, everybody, rows)
         (alone,) = transcript.facts["abstained"]
         abstained.add(alone)
@@ -312,10 +312,10 @@ def test_weights_behind_a_preaggregation_are_those_of_the_rows_it_combines(own_r
 
 
 def test_a_chain_assumes_as_few_attackers_as_any_of_its_parts():
-    assert defense("nnm + trimmed-mean", nnm={"f": 1}, f=3).assumed(10, 10) == 1
-    assert defense("nnm + trimmed-mean", nnm={"f": 3}, f=1).assumed(10, 10) == 1
-    assert defense("nnm + median", f=2).assumed(10, 10) == 2
-    assert defense("clipping + median").assumed(10, 10) is None
+    assert defense("nnm + trimmed-mean", nnm={"f": 1}, f=3).assumed_attackers(10, 10) == 1
+    assert defense("nnm + trimmed-mean", nnm={"f": 3}, f=1).assumed_attackers(10, 10) == 1
+    assert defense("nnm + median", f=2).assumed_attackers(10, 10) == 2
+    assert defense("clipping + median").assumed_attackers(10, 10) is None
 
 
 @pytest.mark.parametrize(

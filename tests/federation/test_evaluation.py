@@ -5,6 +5,7 @@ from torch import nn
 
 from fflbench.data import Examples
 from fflbench.engines.flat_model import FlatModel
+from fflbench.federation.attack import Goal
 from fflbench.federation.evaluation import Evaluation
 from fflbench.tasks import Task
 
@@ -23,20 +24,27 @@ class Two(Three):
         return nn.Linear(1, 1, bias=False)
 
 
-def evaluate(task, x, y, weights):
+def evaluate(task, x, y, weights, flipped=()):
+    """Return the metrics of a model, also for the goals to have classes taken for others."""
     model = FlatModel(task.model(), torch.device("cpu"))
     examples = Examples(np.array(x, np.float32), np.array(y))
-    return Evaluation(task, model, examples)(np.array(weights, np.float32))
+    goals = []
+    for source, target in flipped:
+        aimed = Examples(examples.x[examples.y == source], examples.y[examples.y == source])
+        goals.append(Goal(aimed, np.full(len(aimed), target)))
+    return Evaluation(task, model, examples, goals)(np.array(weights, np.float32))
 
 
 def test_metrics_are_those_of_a_case_worked_out_by_hand():
     """The identity says class i where x is the i-th unit vector: inputs are the predictions."""
     said = [0, 0, 1, 1, 2, 2, 1, 0]
     true = [0, 0, 0, 0, 1, 2, 2, 2]
-    found = evaluate(Three(source=0, target=1), np.eye(3)[said], true, np.eye(3).ravel())
+    found = evaluate(Three(), np.eye(3)[said], true, np.eye(3).ravel(), [(0, 1), (2, 1), (1, 0)])
     assert found["accuracy"] == 3 / 8
     assert found["source_accuracy"] == 2 / 4
     assert found["attack_success_rate"] == 2 / 4
+    assert found["goal_source_accuracy"] == [2 / 4, 1 / 3, 0]
+    assert found["goal_attack_success_rate"] == [2 / 4, 1 / 3, 0]
     assert found["class_accuracy"] == [2 / 4, 0, 1 / 3]
     # Softmax of (1, 0, 0): -log of e/(e + 2) where right, of 1/(e + 2) where wrong.
     right, wrong = np.log((np.e + 2) / np.e), np.log(np.e + 2)
@@ -46,12 +54,12 @@ def test_metrics_are_those_of_a_case_worked_out_by_hand():
 
 def test_a_binary_task_decides_on_the_probability():
     x, y = [[-1.0], [0.0], [0.6], [2.0]], [0, 0, 1, 1]
-    binary = {"loss": "binary-cross-entropy", "source": 1, "target": 0}
-    half = evaluate(Two(**binary), x, y, [1.0])
+    binary = {"loss": "binary-cross-entropy"}
+    half = evaluate(Two(**binary), x, y, [1.0], [(1, 0)])
     assert half["accuracy"] == 3 / 4
     assert (half["source_accuracy"], half["attack_success_rate"]) == (1.0, 0.0)
     # sigmoid(0.6) is 0.646.
-    strict = evaluate(Two(**binary, decision_threshold=0.65), x, y, [1.0])
+    strict = evaluate(Two(**binary, decision_threshold=0.65), x, y, [1.0], [(1, 0)])
     assert strict["accuracy"] == 3 / 4
     assert (strict["source_accuracy"], strict["attack_success_rate"]) == (0.5, 0.5)
 
@@ -67,6 +75,12 @@ def test_a_model_that_diverged_is_said_to_have_and_is_right_about_nothing(weight
 def test_a_binary_model_that_diverged_is_right_about_nothing_either():
     found = evaluate(Two(loss="binary-cross-entropy"), [[1.0], [1.0]], [0, 1], [np.nan])
     assert (found["diverged"], found["accuracy"]) == (True, 0)
+
+
+def test_a_model_without_goals_has_no_attack_success():
+    found = evaluate(Three(), np.eye(3), [0, 1, 2], np.eye(3).ravel())
+    assert found["source_accuracy"] is found["attack_success_rate"] is None
+    assert found["goal_source_accuracy"] == found["goal_attack_success_rate"] == []
 
 
 def test_evaluating_leaves_the_test_part_alone():

@@ -10,7 +10,7 @@ from fflbench.errors import ParameterError
 from fflbench.federation import Rule, Transcript, Transport
 from fflbench.federation.chain import defense, parse
 from fflbench.federation.rounds import Federation
-from fflbench.measures.robustness import outcome
+from fflbench.measures.robustness import outcome_of_federation
 from fflbench.registration import preaggregation, rule, transport
 from fflbench.registry import Kind
 from tests.federation.chains import COLUMNS, begun, transmitted
@@ -78,7 +78,7 @@ def test_a_rule_cannot_change_who_is_recorded_as_selected(own_registry):
         return updates.mean(0)
 
     with pytest.raises(ValueError, match="read-only"):
-        federation("greedy").play()
+        federation("greedy").run_round()
 
 
 def test_a_rule_cannot_change_the_callers_weights(own_registry):
@@ -104,7 +104,7 @@ def test_a_rule_cannot_report_the_rounds_own_figures(own_registry):
             return {"accuracy": 1.0}
 
     with pytest.raises(ParameterError, match='its defense reports "accuracy", which the round reports itself'):
-        federation("boastful").play()
+        federation("boastful").run_round()
 
 
 def test_a_transport_cannot_report_the_rounds_own_figures(own_registry):
@@ -116,7 +116,7 @@ def test_a_transport_cannot_report_the_rounds_own_figures(own_registry):
             return transcript
 
     with pytest.raises(ParameterError, match='its defense reports "accuracy", which the round reports itself'):
-        federation("boastful").play()
+        federation("boastful").run_round()
 
 
 def test_a_transports_summary_cannot_replace_the_facts_of_a_record(own_registry):
@@ -132,8 +132,8 @@ def test_a_transports_summary_cannot_replace_the_facts_of_a_record(own_registry)
             return {"flags": [], "attackers": [], "waits": 3}
 
     it = federation("boastful")
-    it.play()
-    facts = outcome(it).facts
+    it.run_round()
+    facts = outcome_of_federation(it).facts
     assert facts["flags"] == ["boastful"]
     assert facts["attackers"] == it.attackers.tolist()
     assert facts["waits"] == 3
@@ -230,7 +230,7 @@ def test_a_regrouping_that_leaves_no_row_keeps_the_model(own_registry):
         return np.empty((0, len(updates)))
 
     it = federation("nobody + median")
-    assert it.play()["kept_because"] == "no update was left"
+    assert it.run_round()["kept_because"] == "no update was left"
 
 
 def test_a_regrouping_whose_f_is_too_large_is_refused_or_keeps_the_model(own_registry):
@@ -241,4 +241,4 @@ def test_a_regrouping_whose_f_is_too_large_is_refused_or_keeps_the_model(own_reg
     with pytest.raises(ParameterError, match='preaggregation "fewer" needs f < n/2, but f = 4 and n = 8'):
         begun(parse("fewer + median").check({"f": 4}))
     chain = begun(parse("fewer + median").check({"f": 3}))
-    assert chain.assumed(8, 5) == 3
+    assert chain.assumed_attackers(8, 5) == 3

@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from fflbench.progress import bar
+from fflbench.progress import progress_bar
 from tests.fuzz import report
-from tests.fuzz.campaign import SECONDS, deal, run
+from tests.fuzz.campaign import SECONDS, distribute_cases, run_cases
 from tests.fuzz.door import CAMPAIGNS, INPUTS, doors
-from tests.fuzz.ready import load
+from tests.fuzz.ready import import_everything
 from tests.fuzz.worker import Result
 
 ALL = "all"
@@ -37,25 +37,25 @@ def main() -> int:
     if alone and len(chosen) != 1:
         print("--case needs the --door it belongs to", file=sys.stderr)
         return 2
-    load()
-    tasks = [(chosen[0].name, options.case)] if alone else deal(chosen, options.cases)
+    import_everything()
+    tasks = [(chosen[0].name, options.case)] if alone else distribute_cases(chosen, options.cases)
     start = time.monotonic()
     seen: set[str] = set()
-    with bar(f"Fuzzing {len(chosen)} doors with {len(tasks)} cases", len(tasks)) as advance:
+    with progress_bar(f"Fuzzing {len(chosen)} doors with {len(tasks)} cases", len(tasks)) as advance:
 
         def each(result: Result) -> None:
             advance(1)
             if result.failure and not alone and (key := f"{result.door} {result.failure}") not in seen:
                 seen.add(key)
-                print(report.failure(result, options.seed), file=sys.stderr, flush=True)
+                print(report.failure_text(result, options.seed), file=sys.stderr, flush=True)
             if alone:
-                print(report.whole(result))
+                print(report.full_log(result))
 
-        tally = run(chosen, tasks, seed=options.seed, workers=options.workers, seconds=options.seconds, each=each)
+        tally = run_cases(chosen, tasks, seed=options.seed, workers=options.workers, seconds=options.seconds, each=each)
     if not alone:
-        print(report.table(tally, time.monotonic() - start))
+        print(report.summary_table(tally, time.monotonic() - start))
     if options.report:
-        options.report.write_text(report.markdown(tally, options.seed), "utf-8")
+        options.report.write_text(report.failures_as_markdown(tally, options.seed), "utf-8")
     return 1 if tally.failed else 0
 
 

@@ -15,8 +15,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.fuzz.door import Door
-from tests.fuzz.failure import Failure, of_dump
-from tests.fuzz.worker import DUMP, Result, work
+from tests.fuzz.failure import Failure, failure_of_stack_dump
+from tests.fuzz.worker import DUMP, Result, run_received_cases
 
 SECONDS = 20.0
 """A case that takes longer hangs; of one that works and does not wait, these are seconds of a processor."""
@@ -60,7 +60,7 @@ class Tally:
         return sorted(alike.values(), key=lambda group: (-len(group), group[0].door))
 
 
-def deal(doors: Sequence[Door], cases: int) -> list[Task]:
+def distribute_cases(doors: Sequence[Door], cases: int) -> list[Task]:
     """Case numbers of every door, as many as its share and at least one, spread evenly over the campaign."""
     total = sum(door.share for door in doors)
     counts = {door.name: max(1, round(cases * door.share / total)) for door in doors}
@@ -68,7 +68,7 @@ def deal(doors: Sequence[Door], cases: int) -> list[Task]:
     return sorted(tasks, key=lambda task: ((task[1] + 0.5) / counts[task[0]], task[0]))
 
 
-def run(
+def run_cases(
     doors: Sequence[Door],
     tasks: Sequence[Task],
     *,
@@ -77,7 +77,7 @@ def run(
     seconds: float = SECONDS,
     each: Callable[[Result], None] = lambda _: None,
 ) -> Tally:
-    """Run cases in forked processes, and count what comes of them."""
+    """Run cases in forked processes, and count their results."""
     for door in doors:
         if door.prepare:
             door.prepare()
@@ -89,7 +89,7 @@ def run(
     by_name = {door.name: door for door in doors}
     crew = [_Worker(by_name, seed, root / f"worker-{number}") for number in range(min(workers, len(tasks)))]
     try:
-        for result in _results(crew, iter(tasks), seconds):
+        for result in _collect_results(crew, iter(tasks), seconds):
             tally.add(result)
             each(result)
     finally:
@@ -112,7 +112,7 @@ class _Worker:
         self.cases = 0
         self.connection, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("fork")
-        self.process = context.Process(target=work, args=(theirs, self.doors, self.seed, self.root))
+        self.process = context.Process(target=run_received_cases, args=(theirs, self.doors, self.seed, self.root))
         self.process.start()
         theirs.close()
         # A group of its own, so that whatever a case starts can be ended with it.
@@ -121,7 +121,7 @@ class _Worker:
     def assign(self, task: Task) -> None:
         if self.cases == CASES:
             self.restart()
-        self.task, self.since, self.looked, self.worked = task, time.monotonic(), 0.0, -1.0
+        self.task, self.since, self.last_check, self.cpu_ticks = task, time.monotonic(), 0.0, -1.0
         self.cases += 1
         self.connection.send(task)
 
@@ -132,18 +132,18 @@ class _Worker:
     def end(self) -> None:
         self.connection.close()
         if self.process:
-            self._signal(signal.SIGKILL)
+            self._signal_group(signal.SIGKILL)
             self.process.join()
 
     def hangs(self, seconds: float) -> bool:
         """Whether its case has had its time, and either waits or has had several times as much."""
         now = time.monotonic()
-        if now - self.since <= seconds or now - self.looked < IDLE:
+        if now - self.since <= seconds or now - self.last_check < IDLE:
             return False
-        before, self.worked, self.looked = self.worked, self._work(), now
-        return self.worked == before or now - self.since > PATIENCE * seconds
+        before, self.cpu_ticks, self.last_check = self.cpu_ticks, self._cpu_ticks_of_group(), now
+        return self.cpu_ticks == before or now - self.since > PATIENCE * seconds
 
-    def _work(self) -> float:
+    def _cpu_ticks_of_group(self) -> float:
         """Work of the processor for it and the processes it started, in the kernel's units."""
         assert self.process
         found = 0
@@ -153,35 +153,37 @@ class _Worker:
                 found += int(fields[11]) + int(fields[12]) if int(fields[2]) == self.process.pid else 0
         return found
 
-    def give_up(self) -> Failure:
+    def end_hung_case(self) -> Failure:
         """End a case that hangs, and say where it does."""
-        self._signal(signal.SIGUSR1)
+        self._signal_group(signal.SIGUSR1)
         time.sleep(0.3)
-        dump = self._dump()
+        dump = self._read_stack_dump()
         self.restart()
-        return of_dump("hang", dump)
+        return failure_of_stack_dump("hang", dump)
 
-    def crashed(self) -> Failure:
-        """Why the process has ended on its own."""
+    def crash_failure(self) -> Failure:
+        """Failure of a process that has ended on its own."""
         assert self.process
         self.process.join(5)
         code = self.process.exitcode or 0
-        dump = self._dump()
+        dump = self._read_stack_dump()
         self.restart()
-        return of_dump(f"crash ({signal.Signals(-code).name})" if code < 0 else f"process ends with {code}", dump)
+        return failure_of_stack_dump(
+            f"crash ({signal.Signals(-code).name})" if code < 0 else f"process ends with {code}", dump
+        )
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal_group(self, number: signal.Signals) -> None:
         assert self.process
         assert self.process.pid
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
-    def _dump(self) -> str:
+    def _read_stack_dump(self) -> str:
         file = self.root.with_name(f"{self.root.name}.{DUMP}")
         return file.read_text("utf-8", "replace") if file.exists() else ""
 
 
-def _results(crew: Sequence[_Worker], tasks: Iterator[Task], seconds: float) -> Iterator[Result]:
+def _collect_results(crew: Sequence[_Worker], tasks: Iterator[Task], seconds: float) -> Iterator[Result]:
     for worker in crew:
         if task := next(tasks, None):
             worker.assign(task)
@@ -192,12 +194,12 @@ def _results(crew: Sequence[_Worker], tasks: Iterator[Task], seconds: float) -> 
             name, number = worker.task
             result = None
             if worker.connection in ready:
-                result = _received(worker.connection) or Result(name, number, "failed", worker.crashed())
+                result = _receive_result(worker.connection) or Result(name, number, "failed", worker.crash_failure())
                 if result.work > seconds and not result.failure:
                     slow = Failure("hang", "", f"it took {result.work:.0f} s of a processor")
                     result = replace(result, outcome="failed", failure=slow)
             elif worker.hangs(seconds):
-                result = Result(name, number, "failed", worker.give_up(), seconds)
+                result = Result(name, number, "failed", worker.end_hung_case(), seconds)
             if result:
                 worker.task = None
                 yield result
@@ -205,7 +207,7 @@ def _results(crew: Sequence[_Worker], tasks: Iterator[Task], seconds: float) -> 
                     worker.assign(task)
 
 
-def _received(connection: Connection) -> Result | None:
+def _receive_result(connection: Connection) -> Result | None:
     try:
         result: Result = connection.recv()
     except (EOFError, OSError):

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.door import Door
-from tests.fuzz.failure import FailedError, Failure, of_exception, of_printed, printable
+from tests.fuzz.failure import (
+    FailedError,
+    Failure,
+    escape_unprintable,
+    failure_of_exception,
+    failure_of_printed_traceback,
+)
 from tests.fuzz.world import Watchdog, World
 
 EXIT_CODES = (0, 1, 2, 130)
@@ -22,7 +28,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """Result of a command."""
 
     code: int
@@ -53,26 +59,26 @@ class Case:
         path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
         return Path(name)
 
-    def command(self, *arguments: str | Path, writes: Collection[str] = ()) -> Ran:
+    def command(self, *arguments: str | Path, writes: Collection[str] = ()) -> CommandResult:
         """Run fflbench with these arguments; it may change only what `writes` names in the case's folder."""
         given = [str(argument) for argument in arguments]
-        self.log.append(printable(shlex.join(["fflbench", *given])))
+        self.log.append(escape_unprintable(shlex.join(["fflbench", *given])))
         before = self.world.listing(writes)
-        ran = self._main(given)
-        self.log.append(printable(f"{ran.out}{ran.err}exit code {ran.code}"))
+        ran = self._run_in_process(given)
+        self.log.append(escape_unprintable(f"{ran.out}{ran.err}exit code {ran.code}"))
         self.outcome = ran.code
         said = f"{ran.out}{ran.err}"
         if "Traceback (most recent call last)" in said:
-            raise FailedError(of_printed(said))
+            raise FailedError(failure_of_printed_traceback(said))
         self.require(ran.code in EXIT_CODES, f"exit code {ran.code}", detail=said)
         if found := CONTROL.search(said):
             line = said[said.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0][:500]
-            self.require(False, "control character on the terminal", _beginning(given[0], line), line)
+            self.require(False, "control character on the terminal", _first_words(given[0], line), line)
         changed = self.world.changes(before, self.world.listing(writes))
-        self.require(not changed, "writes outside its folder", _generic(changed), "\n".join(changed))
+        self.require(not changed, "writes outside its folder", _group_key(changed), "\n".join(changed))
         return ran
 
-    def _main(self, arguments: list[str]) -> Ran:
+    def _run_in_process(self, arguments: list[str]) -> CommandResult:
         """Run the command in this process as a shell would run it in its own."""
         from fflbench import cli
 
@@ -95,43 +101,45 @@ class Case:
         except SystemExit as exit_:
             code = exit_.code
         except BaseException as error:
-            raise FailedError(of_exception(error)) from error
+            raise FailedError(failure_of_exception(error)) from error
         finally:
             self.watchdog.looking = False
             for stream in (sys.stdout, sys.stderr):
                 if not stream.closed:
                     stream.flush()
-        self.require(not self.watchdog.found, "writes outside its folder", _generic(self.watchdog.found))
+        self.require(not self.watchdog.found, "writes outside its folder", _group_key(self.watchdog.found))
         out, err = (os.pread(number, 10**7, 0).decode("utf-8", "backslashreplace") for number in (1, 2))
-        return Ran(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+        return CommandResult(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
     def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call a function that may refuse its arguments by one of fflbench's errors; nothing is returned then."""
         from fflbench.errors import FflbenchError
 
-        shown = ", ".join([*map(_short, arguments), *(f"{name}={_short(value)}" for name, value in named.items())])
-        self.log.append(printable(f"{function.__module__}.{function.__qualname__}({shown})"))
+        shown = ", ".join(
+            [*map(_short_repr, arguments), *(f"{name}={_short_repr(value)}" for name, value in named.items())]
+        )
+        self.log.append(escape_unprintable(f"{function.__module__}.{function.__qualname__}({shown})"))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = function(*arguments, **named)
         except FflbenchError as error:
             self.outcome = 2
-            self.log.append(printable(f"refused: {error}"))
+            self.log.append(escape_unprintable(f"refused: {error}"))
             return None
         except BaseException as error:
-            raise FailedError(of_exception(error)) from error
+            raise FailedError(failure_of_exception(error)) from error
         self.outcome = 0
-        self.log.append(printable(f"returned {_short(result)}"))
+        self.log.append(escape_unprintable(f"returned {_short_repr(result)}"))
         return result
 
     def require(self, holds: bool, kind: str, place: str = "", detail: str = "") -> None:
         """End the case with a failure unless something holds."""
         if not holds:
-            raise FailedError(Failure(kind, place, printable(detail)))
+            raise FailedError(Failure(kind, place, escape_unprintable(detail)))
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     try:
         text = repr(value)
     except Exception as error:
@@ -139,13 +147,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
-def _beginning(command: str, line: str) -> str:
+def _first_words(command: str, line: str) -> str:
     """Where a line of output comes from, as far as its first words tell."""
-    words = [word for word in printable(line).split() if re.fullmatch(r"[a-zA-Z:·]+", word)]
+    words = [word for word in escape_unprintable(line).split() if re.fullmatch(r"[a-zA-Z:·]+", word)]
     return f"{command}: {' '.join(words[:3])}"
 
 
-def _generic(paths: list[str]) -> str:
+def _group_key(paths: list[str]) -> str:
     """Paths without what differs from case to case, to group failures by."""
     shortened = {re.sub(r"[0-9a-f]{16}|\.[a-z0-9_]{8}\.new", "*", path) for path in paths}
     return ", ".join(sorted(shortened)[:3])

@@ -42,26 +42,28 @@ class FailedError(Exception):
         self.failure = failure
 
 
-def of_exception(error: BaseException) -> Failure:
+def failure_of_exception(error: BaseException) -> Failure:
     """The failure of an exception that nothing turned into an error message."""
     frames = [(frame.filename, frame.lineno or 0, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
     detail = "".join(traceback.format_exception(error, limit=-8))
-    return Failure(type(error).__name__, innermost(frames), printable(detail))
+    return Failure(type(error).__name__, innermost_frame(frames), escape_unprintable(detail))
 
 
-def of_dump(kind: str, dump: str) -> Failure:
+def failure_of_stack_dump(kind: str, dump: str) -> Failure:
     """The failure of a process that was ended from outside, from what faulthandler wrote of it."""
     # faulthandler has the innermost frame first.
     frames = _frames(dump)[::-1]
     detail = "\n".join(f"{name}:{line} in {function}" for name, line, function in frames)
-    return Failure(kind, innermost(frames), printable(detail))
+    return Failure(kind, innermost_frame(frames), escape_unprintable(detail))
 
 
-def of_printed(output: str) -> Failure:
+def failure_of_printed_traceback(output: str) -> Failure:
     """The failure of a command that printed a traceback."""
     named = re.findall(r"^(?:\w+\.)*(\w+)(?::|$)", output, re.MULTILINE)
     return Failure(
-        f"prints a traceback of {named[-1] if named else '?'}", innermost(_frames(output)), printable(output)
+        f"prints a traceback of {named[-1] if named else '?'}",
+        innermost_frame(_frames(output)),
+        escape_unprintable(output),
     )
 
 
@@ -71,7 +73,7 @@ def _frames(text: str) -> list[tuple[str, int, str]]:
     return [(name, int(line), function) for name, line, function in found]
 
 
-def innermost(frames: list[tuple[str, int, str]]) -> str:
+def innermost_frame(frames: list[tuple[str, int, str]]) -> str:
     """The innermost frame that is in fflbench, else the innermost of all."""
     ours = [frame for frame in frames if any(Path(frame[0]).is_relative_to(ROOT / part) for part in PRODUCT)]
     if not (ours or frames):
@@ -81,6 +83,6 @@ def innermost(frames: list[tuple[str, int, str]]) -> str:
     return f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}:{line} in {function}"
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Text that can be shown on a terminal."""
     return "".join(sign if sign in "\n\t" or sign.isprintable() else repr(sign)[1:-1] for sign in text)

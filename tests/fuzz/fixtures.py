@@ -74,7 +74,7 @@ BOARD = ("robustness", "communication", "reconstruction")
 
 
 @dataclass(frozen=True)
-class Made:
+class RecordFiles:
     """A record's file and that of its arrays."""
 
     id: str
@@ -88,7 +88,7 @@ class Made:
         return json.loads(self.text)
 
     @property
-    def sealed(self) -> "Made":
+    def with_valid_digest(self) -> "RecordFiles":
         """The same with the digest that its content has now, in one line; whoever alters a record can do that."""
         try:
             tree = json.loads(self.text)
@@ -108,27 +108,27 @@ class Made:
 
 
 @functools.cache
-def suites() -> dict[str, str]:
+def shipped_suites() -> dict[str, str]:
     """The shipped suites, by name."""
     return {file.stem: file.read_text("utf-8") for file in sorted((ROOT / "fflbench" / "suites").glob("*.toml"))}
 
 
 @functools.cache
-def made() -> tuple[Made, ...]:
+def make_records() -> tuple[RecordFiles, ...]:
     """Records of the small suite, made by this version of fflbench."""
-    from fflbench.execution.cell import play
+    from fflbench.execution.run_cell import run_cell
     from fflbench.suites.plan import plan
     from fflbench.suites.suite import parse
 
     cells = plan(parse(tomllib.loads(SMALL), "small", "small.toml"))
     found = []
-    for record in (play(cell, "small") for cell in cells):
+    for record in (run_cell(cell, "small") for cell in cells):
         assert record.status == "done", record.error
         measure = record.configuration["measure"]["name"]
         timed = TIMED if measure == "runtime" else TIMED[:1]
         # Cases are to be the same whenever they are made.
-        steady = record.model_copy(update={part: _steady(getattr(record, part)) for part in timed})
-        found.append(Made(record.id, measure, steady.json_text().encode(), record.packed))
+        steady = record.model_copy(update={part: _replace_measured_times(getattr(record, part)) for part in timed})
+        found.append(RecordFiles(record.id, measure, steady.json_text().encode(), record.packed))
     return tuple(found)
 
 
@@ -136,17 +136,17 @@ TIMED = ("seconds", "metrics", "facts", "history")
 """Parts of a record that tell of time: the first of all of them, the others of a measure of time."""
 
 
-def _steady(value: Any) -> Any:
+def _replace_measured_times(value: Any) -> Any:
     """A value with the same number in the place of all that were measured."""
     if isinstance(value, dict):
-        return {key: _steady(inner) for key, inner in value.items()}
+        return {key: _replace_measured_times(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_steady(inner) for inner in value]
+        return [_replace_measured_times(inner) for inner in value]
     return 0.25 if isinstance(value, float) else value
 
 
 @functools.cache
-def part(measures: tuple[str, ...]) -> str:
+def suite_with_measures(measures: tuple[str, ...]) -> str:
     """The part of the small suite that has these measures."""
     tree = tomllib.loads(SMALL)
     parts = [part for part in tree.pop("also") if part["measure"]["use"] in measures]
@@ -157,11 +157,11 @@ def part(measures: tuple[str, ...]) -> str:
 
 
 @functools.cache
-def board() -> dict[str, bytes]:
+def make_leaderboard_files() -> dict[str, bytes]:
     """A leaderboard of a few of those records, by file."""
     from fflbench.report import leaderboard
 
-    few = [record for record in made() if record.measure in BOARD and record.tree["configuration"]["seed"] == 0]
+    few = [record for record in make_records() if record.measure in BOARD and record.tree["configuration"]["seed"] == 0]
     with tempfile.TemporaryDirectory() as folder:
         results, target = Path(folder, "results", "small"), Path(folder, "boards", "small")
         for record in few:
@@ -186,11 +186,11 @@ def vocabulary() -> tuple[str, ...]:
 
 
 @functools.cache
-def parameters() -> tuple[tuple[str, str, Any], ...]:
+def small_suite_parameters() -> tuple[tuple[str, str, Any], ...]:
     """Parameters of what is in the small suite: the table they stand in, their name and their default."""
     from fflbench import registry
     from fflbench.federation.chain import parse
-    from fflbench.parameters import of_dataclass
+    from fflbench.plugin_parameters import parameters_of_dataclass
     from fflbench.registry import Kind
     from fflbench.suites.cell import deviation_class
 
@@ -200,7 +200,7 @@ def parameters() -> tuple[tuple[str, str, Any], ...]:
         "attack.label-flipping": registry.get(Kind.ATTACK, "label-flipping").parameters,
         "defense.ffl": ffl.parameters,
         "defense.ffl.reputation": ffl.rule.parameters,
-        "deviation.fragment-exchange": of_dataclass(deviation_class("fragment-exchange")),
+        "deviation.fragment-exchange": parameters_of_dataclass(deviation_class("fragment-exchange")),
         "overrides": task,
     }
     return tuple(

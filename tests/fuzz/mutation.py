@@ -99,8 +99,8 @@ SPECIAL = (float("nan"), float("inf"), float("-inf"), None, True, False)
 EMPTY: tuple[Callable[[], Any], ...] = (list, dict, lambda: [[]], lambda: [{}], lambda: {"": None}, lambda: [None])
 
 
-def hostile(rng: Random, words: Sequence[Any] = ()) -> Any:
-    """A value that nobody expects, or one of these words where it does not belong."""
+def hostile_value(rng: Random, words: Sequence[Any] = ()) -> Any:
+    """An unexpected value, or one of these words in the wrong place."""
     kind = rng.random()
     if words and kind < 0.3:
         return rng.choice(words)
@@ -111,13 +111,13 @@ def hostile(rng: Random, words: Sequence[Any] = ()) -> Any:
     if kind < 0.9:
         return rng.choice(SPECIAL)
     if kind < 0.92:
-        return nested(rng.choice((3, 60, 300)))
+        return nested_lists(rng.choice((3, 60, 300)))
     if kind < 0.95:
-        return [hostile(rng, words) for _ in range(rng.randrange(4))]
+        return [hostile_value(rng, words) for _ in range(rng.randrange(4))]
     return rng.choice(EMPTY)()
 
 
-def nested(depth: int) -> Any:
+def nested_lists(depth: int) -> Any:
     """Lists inside of lists."""
     value: Any = 1
     for _ in range(depth):
@@ -128,22 +128,22 @@ def nested(depth: int) -> Any:
 # Trees
 
 
-def altered(rng: Random, tree: Any, words: Sequence[Any] = (), times: int | None = None) -> Any:
+def alter_tree(rng: Random, tree: Any, words: Sequence[Any] = (), times: int | None = None) -> Any:
     """A copy of a tree of dicts and lists with some of its nodes altered."""
-    root = [_copy(tree)]
+    root = [_copy_tree(tree)]
     for _ in range(times or rng.choice((1, 1, 1, 2, 3))):
-        parent, key = _node(rng, root)
-        _alter(rng, root, parent, key, words)
+        parent, key = _random_node(rng, root)
+        _alter_node(rng, root, parent, key, words)
     return root[0]
 
 
-def _copy(tree: Any) -> Any:
+def _copy_tree(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _copy(value) for key, value in tree.items()}
-    return [_copy(value) for value in tree] if isinstance(tree, list | tuple) else tree
+        return {key: _copy_tree(value) for key, value in tree.items()}
+    return [_copy_tree(value) for value in tree] if isinstance(tree, list | tuple) else tree
 
 
-def _node(rng: Random, root: list[Any]) -> tuple[Any, Any]:
+def _random_node(rng: Random, root: list[Any]) -> tuple[Any, Any]:
     """A random place in a tree: at each level on the way down it may be found, so upper levels are found as often."""
     parent: Any = root
     key: Any = 0
@@ -153,34 +153,34 @@ def _node(rng: Random, root: list[Any]) -> tuple[Any, Any]:
     return parent, key
 
 
-def _alter(rng: Random, root: list[Any], parent: Any, key: Any, words: Sequence[Any]) -> None:
+def _alter_node(rng: Random, root: list[Any], parent: Any, key: Any, words: Sequence[Any]) -> None:
     value, kind = parent[key], rng.randrange(10)
     if kind < 3:
-        parent[key] = hostile(rng, words)
+        parent[key] = hostile_value(rng, words)
     elif kind == 3 and parent is not root:
         del parent[key]
     elif kind == 4 and isinstance(parent, dict):
-        parent[_name(rng, words)] = parent.pop(key)
+        parent[_random_key(rng, words)] = parent.pop(key)
     elif kind == 4 and isinstance(parent, list) and parent is not root:
-        parent.insert(rng.randrange(len(parent) + 1), _copy(value))
+        parent.insert(rng.randrange(len(parent) + 1), _copy_tree(value))
     elif kind == 5:
-        other, place = _node(rng, root)
-        parent[key] = _copy(other[place])
+        other, place = _random_node(rng, root)
+        parent[key] = _copy_tree(other[place])
     elif kind == 6 and isinstance(value, dict):
-        value[_name(rng, words)] = hostile(rng, words)
+        value[_random_key(rng, words)] = hostile_value(rng, words)
     elif kind == 6 and isinstance(value, list):
-        value.append(hostile(rng, words))
+        value.append(hostile_value(rng, words))
     elif kind == 7:
         parent[key] = rng.choice(([value], {"a": value}, str(value)[:1000], [value, value]))
     else:
-        parent[key] = nearby(rng, value)
+        parent[key] = similar_value(rng, value)
 
 
-def _name(rng: Random, words: Sequence[Any]) -> str:
+def _random_key(rng: Random, words: Sequence[Any]) -> str:
     return str(rng.choice((*words, *TEXTS)) if words and rng.random() < 0.5 else rng.choice(TEXTS))
 
 
-def nearby(rng: Random, value: Any) -> Any:
+def similar_value(rng: Random, value: Any) -> Any:
     """A value of the same type, or nearly."""
     if isinstance(value, bool):
         return rng.choice((not value, int(value), str(value).lower()))
@@ -200,12 +200,12 @@ def nearby(rng: Random, value: Any) -> Any:
     return rng.choice(NUMBERS)
 
 
-def shown(value: Any) -> str:
-    """A value as somebody would type it."""
+def typed_text(value: Any) -> str:
+    """A value as a user would type it."""
     return "1" * 401 if isinstance(value, int) and abs(value) >= 10**400 else str(value)[:2000]
 
 
-def speakable(text: str) -> str:
+def shell_argument(text: str) -> str:
     """Text as a shell can hand it over: no NUL, and no surrogates but those that stand for undecodable bytes."""
     return "".join(sign for sign in text if sign != "\0" and not "\ud800" <= sign < "\udc80")
 
@@ -222,19 +222,19 @@ def json_text(rng: Random, tree: Any) -> bytes:
 def toml_text(tree: Any) -> str:
     """A tree as TOML; what TOML cannot hold makes a file that is none."""
     if not isinstance(tree, dict):
-        return _toml(tree)
-    return "".join(f"{_toml_key(key)} = {_toml(value)}\n" for key, value in tree.items())
+        return _toml_value(tree)
+    return "".join(f"{_toml_key(key)} = {_toml_value(value)}\n" for key, value in tree.items())
 
 
 def _toml_key(key: Any) -> str:
     return json.dumps(str(key))
 
 
-def _toml(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml_value(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -245,7 +245,7 @@ def _toml(value: Any) -> str:
 # Bytes
 
 
-def damaged(rng: Random, content: bytes, words: Sequence[bytes] = ()) -> bytes:
+def damage_bytes(rng: Random, content: bytes, words: Sequence[bytes] = ()) -> bytes:
     """Bytes that were cut, changed, repeated or put together wrongly."""
     found = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4))):
@@ -272,7 +272,7 @@ def damaged(rng: Random, content: bytes, words: Sequence[bytes] = ()) -> bytes:
     return bytes(found)
 
 
-def flipped(content: bytes, bit: int) -> bytes:
+def flip_bit(content: bytes, bit: int) -> bytes:
     """Bytes with one bit changed."""
     found = bytearray(content)
     found[bit // 8] ^= 1 << bit % 8
@@ -282,7 +282,7 @@ def flipped(content: bytes, bit: int) -> bytes:
 # Files that are no files
 
 
-def misplace(rng: Random, path: Path, outside: Path) -> str:
+def replace_file_by_other_kind(rng: Random, path: Path, outside: Path) -> str:
     """Put something else where a file or a folder should be; returns what, or nothing where that is impossible."""
     if any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in path.parents):
         # Something else stands in the place of a folder already.
@@ -299,13 +299,13 @@ def misplace(rng: Random, path: Path, outside: Path) -> str:
         "missing": lambda: None,
     }
     way = rng.choice(list(ways))
-    _remove(path)
+    _remove_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     ways[way]()
     return way
 
 
-def _remove(path: Path) -> None:
+def _remove_path(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

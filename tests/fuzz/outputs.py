@@ -13,7 +13,7 @@ MARKUP = ("<script>alert", "<img src=x")
 """Markup that only a hostile text contains."""
 
 
-def harmless(case: Case, folder: Path) -> None:
+def check_outputs_harmless(case: Case, folder: Path) -> None:
     """Fail the case if a table, page or figure under a folder could do anything."""
     for file in sorted(folder.rglob("*")):
         if file.is_symlink() or not file.is_file():

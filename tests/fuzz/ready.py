@@ -4,7 +4,7 @@ import os
 import sys
 
 
-def load() -> None:
+def import_everything() -> None:
     """Import everything that commands import on their way, and use one thread."""
     sys.dont_write_bytecode = True
     # Forked processes and threads do not go together; libraries look at these when they are imported.
@@ -21,13 +21,13 @@ def load() -> None:
     import torch
     import torchmetrics  # noqa: F401
 
-    from fflbench import aggregation, cli, listing, registry, run_and_report  # noqa: F401
-    from fflbench.execution import cell, run, verify  # noqa: F401
+    from fflbench import aggregation, cli, list_plugins_and_datasets, registry, run_and_report  # noqa: F401
+    from fflbench.execution import run_cell, run_suite, verify_leaderboard  # noqa: F401
     from fflbench.federation import rounds  # noqa: F401
     from fflbench.privacy import gradient_file  # noqa: F401
-    from fflbench.records import evidence, manifest  # noqa: F401
-    from fflbench.report import leaderboard, show  # noqa: F401
+    from fflbench.records import collection, manifest  # noqa: F401
+    from fflbench.report import leaderboard, show_record  # noqa: F401
 
     torch.set_num_threads(1)
     registry.load_installed()
-    manifest.commit()
+    manifest.source_commit()

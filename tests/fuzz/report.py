@@ -6,20 +6,20 @@ from tests.fuzz.worker import Result
 CODES = ("0", "1", "2", "130")
 
 
-def reproduce(result: Result, seed: int) -> str:
+def reproduce_command(result: Result, seed: int) -> str:
     """The command that runs a case alone."""
     return f"python -m tests.fuzz --door {result.door} --seed {seed} --case {result.number}"
 
 
-def failure(result: Result, seed: int) -> str:
+def failure_text(result: Result, seed: int) -> str:
     """A failure with its command and the end of its output."""
     assert result.failure
-    lines = [f"{result.door}: {result.failure}", f"  {reproduce(result, seed)}"]
+    lines = [f"{result.door}: {result.failure}", f"  {reproduce_command(result, seed)}"]
     lines += [f"  | {line}" for line in result.failure.short.splitlines()]
     return "\n".join(lines)
 
 
-def whole(result: Result) -> str:
+def full_log(result: Result) -> str:
     """A case with all that it ran and printed."""
     lines = [*result.log, f"{result.door} {result.number}: {result.outcome}, {result.seconds:.2f} s"]
     if result.failure:
@@ -27,7 +27,7 @@ def whole(result: Result) -> str:
     return "\n".join(lines)
 
 
-def table(tally: Tally, seconds: float) -> str:
+def summary_table(tally: Tally, seconds: float) -> str:
     """Counts by door, then failures that are alike."""
     heads = ("door", "cases", *(f"exit {code}" for code in CODES), "failures", "a core-second", "slowest, s")
     rows = [heads]
@@ -45,12 +45,12 @@ def table(tally: Tally, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def markdown(tally: Tally, seed: int) -> str:
+def failures_as_markdown(tally: Tally, seed: int) -> str:
     """All failures that differ, with how often each was found."""
     lines = [f"# Failures, seed {seed}", ""]
     for group in tally.groups():
         first = group[0]
         assert first.failure
-        lines += [f"## {len(group)} x {first.door}: {first.failure}", "", f"`{reproduce(first, seed)}`", ""]
+        lines += [f"## {len(group)} x {first.door}: {first.failure}", "", f"`{reproduce_command(first, seed)}`", ""]
         lines += ["```", *first.log[-2:-1], first.failure.short, "```", ""]
     return "\n".join(lines)

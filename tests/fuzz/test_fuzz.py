@@ -13,10 +13,10 @@ import pytest
 
 from fflbench import cli
 from tests.fuzz import report
-from tests.fuzz.campaign import deal, run
+from tests.fuzz.campaign import distribute_cases, run_cases
 from tests.fuzz.door import CAMPAIGNS, Door, doors
 from tests.fuzz.failure import ROOT
-from tests.fuzz.mutation import NUMBERS, altered, damaged, flipped, json_text
+from tests.fuzz.mutation import NUMBERS, alter_tree, damage_bytes, flip_bit, json_text
 
 TRACEBACK = f"""Traceback (most recent call last):
   File "{ROOT / "fflbench" / "cli.py"}", line 12, in main
@@ -36,7 +36,7 @@ def test_a_few_hundred_cases_over_all_doors_find_no_failure():
 def attempts(attempt, cases=2, seconds=20.0, **options):
     """Outcome of a door with this function."""
     door = Door("tested", attempt, **options)
-    return run([door], deal([door], cases), workers=1, seconds=seconds)
+    return run_cases([door], distribute_cases([door], cases), workers=1, seconds=seconds)
 
 
 def failures(attempt, **options):
@@ -153,10 +153,10 @@ def test_a_case_follows_from_its_door_seed_and_number():
 
     def logs(tasks, seed):
         found = {}
-        run([door], tasks, seed=seed, workers=2, each=lambda result: found.update({result.number: result.log}))
+        run_cases([door], tasks, seed=seed, workers=2, each=lambda result: found.update({result.number: result.log}))
         return found
 
-    whole = logs(deal([door], 6), seed=3)
+    whole = logs(distribute_cases([door], 6), seed=3)
     assert logs([("tested", 4)], seed=3)[4] == whole[4]
     assert logs([("tested", 4)], seed=4)[4] != whole[4]
     assert len({tuple(log) for log in whole.values()}) == 6
@@ -164,7 +164,7 @@ def test_a_case_follows_from_its_door_seed_and_number():
 
 def test_every_door_gets_its_share_and_at_least_one_case():
     pair = [Door("rare", print, share=0.001), Door("frequent", print, share=3), Door("seldom", print, share=1)]
-    tasks = deal(pair, 400)
+    tasks = distribute_cases(pair, 400)
     counts = {door.name: sum(name == door.name for name, _ in tasks) for door in pair}
     assert counts == {"rare": 1, "frequent": 300, "seldom": 100}
     assert len(set(tasks)) == len(tasks)
@@ -182,17 +182,17 @@ def test_failures_that_are_alike_are_counted_together_with_the_command_that_repr
     tally = attempts(attempt, cases=6)
     (group,) = tally.groups()
     assert [result.number for result in group] == [1, 3, 5]
-    told = report.failure(group[0], 7)
-    assert "python -m tests.fuzz --door tested --seed 7 --case 1" in told
-    assert "\x1b" not in told
-    assert "     3  tested: odd number at here" in report.table(tally, 1.0)
+    message = report.failure_text(group[0], 7)
+    assert "python -m tests.fuzz --door tested --seed 7 --case 1" in message
+    assert "\x1b" not in message
+    assert "     3  tested: odd number at here" in report.summary_table(tally, 1.0)
 
 
 def test_altered_values_can_always_be_written():
     rng = random.Random(0)
     tree = {"a": [1, 2.5, None, True], "b": {"c": "text", "d": list(NUMBERS)}}
     for _ in range(2000):
-        json_text(rng, altered(rng, tree))
-        damaged(rng, b"some bytes")
+        json_text(rng, alter_tree(rng, tree))
+        damage_bytes(rng, b"some bytes")
     assert tree == {"a": [1, 2.5, None, True], "b": {"c": "text", "d": list(NUMBERS)}}
-    assert flipped(b"\x00\x00", 9) == b"\x00\x02"
+    assert flip_bit(b"\x00\x00", 9) == b"\x00\x02"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.fuzz.case import Case
 from tests.fuzz.door import Door
-from tests.fuzz.failure import FailedError, Failure, of_exception
+from tests.fuzz.failure import FailedError, Failure, failure_of_exception
 from tests.fuzz.world import Watchdog, World
 
 MEMORY = 3 * 2**30
@@ -41,19 +41,19 @@ class Result:
     log: list[str] = field(default_factory=list)
 
 
-def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Path) -> None:
+def run_received_cases(connection: Connection, doors: Mapping[str, Door], seed: int, root: Path) -> None:
     """Run the cases that come through the connection, and send back their results."""
     # It ends with its owner, however that ends.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     world = World(root)
-    _confine(world)
+    _redirect_output_and_set_limits(world)
     dump = (root.parent / f"{root.name}.{DUMP}").open("w")
     faulthandler.enable(dump)
     faulthandler.register(signal.SIGUSR1, dump, all_threads=False)
     watchdog = Watchdog(world)
-    state = _State(world)
+    state = _GlobalState(world)
     while True:
         try:
             name, number = connection.recv()
@@ -61,12 +61,12 @@ def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Pat
             os._exit(0)
         door = doors[name]
         if not door.isolated:
-            connection.send(_attempt(door, seed, number, world, watchdog))
+            connection.send(_run_case(door, seed, number, world, watchdog))
             state.restore()
             continue
         child = os.fork()
         if not child:
-            connection.send(_attempt(door, seed, number, world, watchdog))
+            connection.send(_run_case(door, seed, number, world, watchdog))
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status:
@@ -74,7 +74,7 @@ def work(connection: Connection, doors: Mapping[str, Door], seed: int, root: Pat
             os._exit(1) if status > 0 else os.kill(os.getpid(), -status)
 
 
-def _attempt(door: Door, seed: int, number: int, world: World, watchdog: Watchdog) -> Result:
+def _run_case(door: Door, seed: int, number: int, world: World, watchdog: Watchdog) -> Result:
     world.empty()
     os.chdir(world.case)
     start, busy = time.perf_counter(), time.process_time()
@@ -87,15 +87,15 @@ def _attempt(door: Door, seed: int, number: int, world: World, watchdog: Watchdo
     except FailedError as error:
         failure = error.failure
     except BaseException as error:
-        failure = of_exception(error)
-    seconds, work = time.perf_counter() - start, time.process_time() - busy
+        failure = failure_of_exception(error)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - busy
     if failure:
         world.build()
     outcome = "failed" if failure else str(case.outcome)
-    return Result(door.name, number, outcome, failure, seconds, work, case.log)
+    return Result(door.name, number, outcome, failure, seconds, cpu_seconds, case.log)
 
 
-def _confine(world: World) -> None:
+def _redirect_output_and_set_limits(world: World) -> None:
     """Send output to files, and set limits."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -110,7 +110,7 @@ def _confine(world: World) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
-class _State:
+class _GlobalState:
     """Global state that commands change: each is meant to have a process to itself."""
 
     def __init__(self, world: World) -> None:

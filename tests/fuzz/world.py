@@ -45,7 +45,7 @@ class World:
             (self.outside / name).write_bytes(content)
 
     def empty(self) -> None:
-        """Make room for the next case."""
+        """Empty the folder of cases for the next one."""
         shutil.rmtree(self.case, ignore_errors=True)
         self.case.mkdir()
 
@@ -96,9 +96,9 @@ class Watchdog:
         self.allowed = (os.path.realpath(world.root), "/dev/null", "/dev/tty")
         self.found: list[str] = []
         self.looking = False
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._check_audit_event)
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _check_audit_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.looking or event not in EVENTS:
             return
         self.looking = False
@@ -117,14 +117,14 @@ class Watchdog:
         return any(where == allowed or where.startswith(f"{allowed}{os.sep}") for allowed in self.allowed)
 
 
-def _opened(arguments: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
+def _paths_opened_for_writing(arguments: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
     path, mode, flags = arguments
     writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(flags & WRITING)
     return [(path, True)] if writes else []
 
 
 EVENTS: dict[str, Any] = {
-    "open": _opened,
+    "open": _paths_opened_for_writing,
     "os.rename": lambda arguments: [(arguments[0], False), (arguments[1], False)],
     "os.remove": lambda arguments: [(arguments[0], False)],
     "os.rmdir": lambda arguments: [(arguments[0], False)],

@@ -6,14 +6,14 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt
 
-from fflbench.measures import Content, Context, Curve, Measure, Metric, Outcome, share
-from fflbench.measures.one_round import aggregated, begun
-from fflbench.records.validation import Some
+from fflbench.measures import Context, Curve, Measure, Metric, Outcome, RecordFields, share
+from fflbench.measures.one_round import aggregate, begin_chain
+from fflbench.records.validation import PositiveCount
 from fflbench.registration import measure
 
 
-class _Facts(Content):
-    updates: Some
+class _Facts(RecordFields):
+    updates: PositiveCount
 
 
 @measure("update-norm", title="Norm of updates")
@@ -61,11 +61,11 @@ class UpdateNorm(Measure):
         rng = np.random.default_rng(context.seed)
         updates = rng.normal(scale=self.scale, size=(8, columns.count)).astype(np.float32)
         norms = np.linalg.norm(updates, axis=1)
-        defense = begun(context.defense, len(updates), columns, context.seed)
+        defense = begin_chain(context.defense, len(updates), columns, context.seed)
         weights = np.zeros(columns.count, np.float32)
         transcript = defense.transmit(0, weights, defense.select(0), updates)
-        length = float(np.linalg.norm(aggregated(defense, transcript)))
-        context.step(1)
+        length = float(np.linalg.norm(aggregate(defense, transcript)))
+        context.report_step(1)
         return Outcome(
             metrics={"gradient_norm": length, "short_updates": float(np.mean(norms < norms.mean()))},
             history=[{"update": place, "norm": float(norm)} for place, norm in enumerate(norms, start=1)],

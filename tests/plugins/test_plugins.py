@@ -88,7 +88,7 @@ def test_a_plugin_goes_on_from_a_checkpoint_to_the_same_bits(loaded, text):
 
     whole, first, second = federation(), federation(), federation()
     whole.run()
-    first.play(), first.play()
+    first.run_round(), first.run_round()
     second.restore(first.state())
     second.run()
     np.testing.assert_array_equal(second.weights, whole.weights)

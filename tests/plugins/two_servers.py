@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fflbench.arrays.kernels import finite_rows
-from fflbench.crypto import pads
+from fflbench.crypto import keystream
 from fflbench.federation import ObservedUpdates, Rows, Transcript, Transport, Upload, View
-from fflbench.federation.messages import SECOND_SERVER, SERVER, Bytes, Message, Part
+from fflbench.federation.messages import SECOND_SERVER, SERVER, Bytes, Message, MessagePart
 from fflbench.privacy.observation import Coalition, Observation
 from fflbench.registration import observation, transport
 from fflbench.types import Matrix
@@ -26,7 +26,9 @@ class Share(Message):
     """One of two shares of an update; each alone is uniformly random."""
 
     KIND = 21
-    PARTS: ClassVar[Mapping[str, Part]] = {"words": Part("share", "One of two shares of an update", vector=True)}
+    PARTS: ClassVar[Mapping[str, MessagePart]] = {
+        "words": MessagePart("share", "One of two shares of an update", vector=True)
+    }
 
     words: Bytes
 
@@ -36,7 +38,9 @@ class SumOfShares(Message):
     """The second server's sum of all shares that it received."""
 
     KIND = 22
-    PARTS: ClassVar[Mapping[str, Part]] = {"words": Part("sum of shares", "A server's sum of shares", vector=True)}
+    PARTS: ClassVar[Mapping[str, MessagePart]] = {
+        "words": MessagePart("sum of shares", "A server's sum of shares", vector=True)
+    }
 
     words: Bytes
 
@@ -61,10 +65,10 @@ class TwoServers(Transport):
         for each, own, other in zip(who.tolist(), first, second, strict=True):
             other[:] = self._random(upload.round, each, len(other))
             own -= other
-            transcript.ledger.enter(Share(upload.round, each, SERVER, own.data))
-            transcript.ledger.enter(Share(upload.round, each, SECOND_SERVER, other.data))
+            transcript.ledger.add(Share(upload.round, each, SERVER, own.data))
+            transcript.ledger.add(Share(upload.round, each, SECOND_SERVER, other.data))
         total_of_second = second.sum(0, dtype=np.uint64)
-        transcript.ledger.enter(SumOfShares(upload.round, SECOND_SERVER, SERVER, total_of_second.data))
+        transcript.ledger.add(SumOfShares(upload.round, SECOND_SERVER, SERVER, total_of_second.data))
         total = decoded(first.sum(0, dtype=np.uint64) + total_of_second)
         weight = sizes.sum(keepdims=True)[: len(who)]
         view = View(
@@ -83,8 +87,10 @@ class TwoServers(Transport):
 
     def _random(self, round: int, who: int, count: int) -> Words:
         """Return a participant's share for the second server."""
-        seed = self.entropy.bytes(pads.SEED_BYTES, "share", round, who)
-        return pads.pad(pads.pad_key(seed, "share", round), np.empty(2 * count, np.uint32)).view(np.uint64)
+        seed = self.entropy.random_bytes(keystream.SEED_BYTES, "share", round, who)
+        return keystream.fill_keystream(
+            keystream.keystream_key(seed, "share", round), np.empty(2 * count, np.uint32)
+        ).view(np.uint64)
 
 
 def encoded(values: npt.NDArray[np.float64]) -> Words:
@@ -102,7 +108,7 @@ class Shares(Observation):
 
     adaptive = True
 
-    def applies(self, transport: Transport) -> bool:
+    def applies_to(self, transport: Transport) -> bool:
         return isinstance(transport, TwoServers)
 
     def observe(self, coalition: Coalition) -> list[ObservedUpdates]:

@@ -1,4 +1,4 @@
-"""Gradients that people bring, from a script that knows nothing of this project."""
+"""Reconstruction from users' gradient files, written by a script that does not import this project."""
 
 import json
 import subprocess
@@ -99,7 +99,7 @@ assert not any(name.startswith("fflbench") for name in sys.modules)
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "nets.py").write_text(NETS)
     (folder / "export.py").write_text(SCRIPT)
@@ -108,9 +108,9 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture
-def attack(exported, monkeypatch, tmp_path, capfd):
+def run_attack_command(exported_folder, monkeypatch, tmp_path, capfd):
     """Runs the command in their folder; its exit code and what it printed."""
-    monkeypatch.chdir(exported)
+    monkeypatch.chdir(exported_folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "nets", raising=False)
 
@@ -131,8 +131,8 @@ def attack(exported, monkeypatch, tmp_path, capfd):
     return run
 
 
-def test_a_gradient_from_a_plain_script_is_inverted(attack, tmp_path):
-    code, printed = attack("dlg", originals="originals.safetensors")
+def test_a_gradient_from_a_plain_script_is_inverted(run_attack_command, tmp_path):
+    code, printed = run_attack_command("dlg", originals="originals.safetensors")
     assert code == 0
     assert "classes: 5" in printed
     result = json.loads((tmp_path / "result.json").read_text())
@@ -144,21 +144,21 @@ def test_a_gradient_from_a_plain_script_is_inverted(attack, tmp_path):
     assert (tmp_path / "rebuilt-0.png").exists()
 
 
-def test_a_change_of_the_model_is_as_good_where_its_rate_is_known(attack, tmp_path):
+def test_a_change_of_the_model_is_as_good_where_its_rate_is_known(run_attack_command, tmp_path):
     options = {"gradient": "change.safetensors", "learning_rate": 0.1, "labels": 5, "set": "steps=100"}
-    code, _ = attack("idlg", originals="originals.safetensors", weights="weights.safetensors", **options)
+    code, _ = run_attack_command("idlg", originals="originals.safetensors", weights="weights.safetensors", **options)
     assert code == 0
     assert json.loads((tmp_path / "result.json").read_text())["psnr"][0] > 40
 
 
-def test_without_originals_there_are_pictures_and_no_scores(attack, tmp_path):
-    code, printed = attack("inverting-gradients", set="steps=8")
+def test_without_originals_there_are_pictures_and_no_scores(run_attack_command, tmp_path):
+    code, printed = run_attack_command("inverting-gradients", set="steps=8")
     assert code == 0
     assert "psnr" not in printed
     assert set(json.loads((tmp_path / "result.json").read_text())) == {"attack", "labels", "seconds"}
 
 
-def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
+def test_examples_that_are_no_images_come_back_as_numbers(run_attack_command, tmp_path):
     from torch.nn import functional as F
 
     sys.path.insert(0, "")
@@ -169,7 +169,7 @@ def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
     save_file({name: weights.grad for name, weights in model.named_parameters()}, tmp_path / "own.safetensors")
     save_file({"x": x, "y": y.long()}, tmp_path / "truth.safetensors")
     options = {"gradient": tmp_path / "own.safetensors", "originals": tmp_path / "truth.safetensors"}
-    code, _ = attack("analytic", model="nets:linear", shape="10", **options)
+    code, _ = run_attack_command("analytic", model="nets:linear", shape="10", **options)
     assert code == 0
     assert json.loads((tmp_path / "result.json").read_text())["mse"][0] < 1e-8
     assert not (tmp_path / "images.png").exists()
@@ -178,14 +178,14 @@ def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gradient": "model.pt"}, "is no safetensors file"),
-        ({"gradient": "absent.safetensors"}, "is not there"),
+        ({"gradient": "model.pt"}, "is not a safetensors file"),
+        ({"gradient": "absent.safetensors"}, "does not exist"),
         ({"gradient": "originals.safetensors"}, 'the model has no parameter "x"'),
         ({"weights": "originals.safetensors"}, "does not fit the model"),
         ({"model": "nets"}, "takes module:factory"),
         ({"model": "nets:large"}, "has no attribute 'large'"),
         ({"model": "absent:small"}, "No module named 'absent'"),
-        ({"model": "nets:nothing"}, "made no torch.nn.Module but a NoneType"),
+        ({"model": "nets:nothing"}, "returned a NoneType, not a torch.nn.Module"),
         ({"shape": "3,8,8"}, "takes no inputs of --shape 3,8,8"),
         ({"shape": "one"}, "--shape takes numbers"),
         ({"shape": "0,8,8"}, "at least 1"),
@@ -194,13 +194,13 @@ def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
         ({"mean": "0.1,0.2"}, "one for each of 1 channels"),
         ({"std": "0"}, "--std numbers above 0"),
         ({"mean": "nan"}, "--mean takes numbers"),
-        ({"local_steps": 3}, "needs its --learning-rate"),
+        ({"local_steps": 3}, "needs --learning-rate too"),
         ({"out": "nets.py", "set": "steps=1"}, "cannot be written"),
         ({"set": "stps=3"}, 'did you mean "steps"?'),
         ({"set": "steps"}, "--set takes key=value"),
         ({"originals": "gradient.safetensors"}, 'needs a tensor "x"'),
         ({"originals": "originals.safetensors", "count": 2}, "has shape (1, 1, 8, 8), not (2, 1, 8, 8)"),
-        ({"device": "abacus"}, 'device "abacus" is not here'),
+        ({"device": "abacus"}, 'device "abacus" is not available'),
         ({"count": 99999999999}, "--count 99999999999 of --shape 1,8,8: at most 67,108,864 numbers"),
         ({"count": "9" * 400}, "at most 67,108,864 numbers"),
         ({"shape": "99999,99999,99999"}, "at most 67,108,864 numbers"),
@@ -210,36 +210,36 @@ def test_examples_that_are_no_images_come_back_as_numbers(attack, tmp_path):
         ({"learning_rate": "inf"}, "--learning-rate must be a finite number"),
         ({"learning_rate": "0.1", "local_steps": "9" * 400}, "--local-steps"),
         ({"set": f"steps={'9' * 30}"}, "64 bits"),
-        ({"gradient": "."}, "is not there"),
+        ({"gradient": "."}, "does not exist"),
         ({"gradient": "sparse.safetensors"}, "is larger than 100,0"),
         ({"weights": "sparse.safetensors"}, "is larger than 100,0"),
         ({"originals": "sparse.safetensors"}, "is larger than 100,0"),
-        ({"gradient": "claims.safetensors"}, "is no safetensors file"),
-        ({"gradient": "empty.safetensors"}, "is no safetensors file"),
+        ({"gradient": "claims.safetensors"}, "is not a safetensors file"),
+        ({"gradient": "empty.safetensors"}, "is not a safetensors file"),
         ({"gradient": "flat.safetensors"}, "has shape"),
-        ({"gradient": "strange.safetensors"}, "holds no real numbers"),
-        ({"originals": "bools.safetensors"}, "holds no real numbers"),
+        ({"gradient": "strange.safetensors"}, "does not hold real numbers"),
+        ({"originals": "bools.safetensors"}, "does not hold real numbers"),
         ({"model": "nets:leaves"}, "SystemExit"),
         ({"model": "nets:unplayable"}, "takes no inputs of --shape"),
         ({"model": "nets:leaving"}, "takes no inputs of --shape"),
     ],
 )
-def test_what_does_not_fit_is_said_in_a_sentence(attack, options, message):
-    code, printed = attack("dlg", **options)
+def test_what_does_not_fit_is_said_in_a_sentence(run_attack_command, options, message):
+    code, printed = run_attack_command("dlg", **options)
     assert code == 2
     assert message in printed
     assert "Traceback" not in printed
 
 
-def test_originals_without_classes_are_scored_without_them(attack, exported, tmp_path):
-    save_file({"x": load_file(exported / "originals.safetensors")["x"]}, tmp_path / "x.safetensors")
-    attack("dlg", originals=tmp_path / "x.safetensors", set="steps=1")
+def test_originals_without_classes_are_scored_without_them(run_attack_command, exported_folder, tmp_path):
+    save_file({"x": load_file(exported_folder / "originals.safetensors")["x"]}, tmp_path / "x.safetensors")
+    run_attack_command("dlg", originals=tmp_path / "x.safetensors", set="steps=1")
     assert "label_accuracy" not in json.loads((tmp_path / "result.json").read_text())
 
 
-def test_originals_that_are_no_numbers_are_refused(attack, tmp_path):
+def test_originals_that_are_no_numbers_are_refused(run_attack_command, tmp_path):
     save_file({"x": torch.full((1, 1, 8, 8), torch.nan)}, tmp_path / "x.safetensors")
-    code, printed = attack("dlg", originals=tmp_path / "x.safetensors")
+    code, printed = run_attack_command("dlg", originals=tmp_path / "x.safetensors")
     assert code == 2
     assert "not finite" in printed
 
@@ -253,16 +253,16 @@ def test_originals_that_are_no_numbers_are_refused(attack, tmp_path):
         (lambda tensors: tensors["0.bias"].fill_(torch.nan), "not finite"),
     ],
 )
-def test_gradients_of_another_model_are_refused(attack, exported, tmp_path, change, message):
-    tensors = load_file(exported / "gradient.safetensors")
+def test_gradients_of_another_model_are_refused(run_attack_command, exported_folder, tmp_path, change, message):
+    tensors = load_file(exported_folder / "gradient.safetensors")
     change(tensors)
     save_file(tensors, tmp_path / "other.safetensors")
-    code, printed = attack("dlg", gradient=tmp_path / "other.safetensors")
+    code, printed = run_attack_command("dlg", gradient=tmp_path / "other.safetensors")
     assert code == 2
     assert message in printed
 
 
-def test_attacks_that_rebuild_nothing_are_refused(attack):
-    code, printed = attack("lira")
+def test_attacks_that_reconstruct_nothing_are_refused(run_attack_command):
+    code, printed = run_attack_command("lira")
     assert code == 2
-    assert "does not rebuild examples" in printed
+    assert "does not reconstruct examples" in printed

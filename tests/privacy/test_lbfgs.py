@@ -10,7 +10,7 @@ def rosenbrock(z):
     return values
 
 
-def with_gradients(function):
+def objective_with_gradients(function):
     def objective(z, rows):
         z = z.detach().requires_grad_()
         values = function(z)
@@ -21,7 +21,7 @@ def with_gradients(function):
 
 def test_many_problems_reach_their_minima_as_scipy_does():
     start = torch.tensor([[-1.2, 1.0, 0.5], [0.0, 0.0, 0.0], [2.0, 2.0, 2.0]], dtype=torch.float64)
-    found, values = minimise(with_gradients(rosenbrock), start, 200)
+    found, values = minimise(objective_with_gradients(rosenbrock), start, 200)
     torch.testing.assert_close(found, torch.ones_like(found), atol=1e-5, rtol=0)
     for place, row in enumerate(start.numpy()):
         wanted = minimize(rosen, row, jac=rosen_der, method="L-BFGS-B")
@@ -30,8 +30,8 @@ def test_many_problems_reach_their_minima_as_scipy_does():
 
 def test_a_row_walks_by_itself_whatever_its_neighbours_do():
     start = torch.tensor([[-1.2, 1.0], [30.0, -20.0]], dtype=torch.float64)
-    together, _ = minimise(with_gradients(rosenbrock), start, 40)
-    alone, _ = minimise(with_gradients(rosenbrock), start[:1], 40)
+    together, _ = minimise(objective_with_gradients(rosenbrock), start, 40)
+    alone, _ = minimise(objective_with_gradients(rosenbrock), start[:1], 40)
     torch.testing.assert_close(together[:1], alone)
 
 
@@ -40,6 +40,6 @@ def test_it_never_gets_worse():
     start = torch.randn(20, 5, dtype=torch.float64)
     before = rosenbrock(start)
     for steps in (1, 3, 10):
-        _, values = minimise(with_gradients(rosenbrock), start, steps)
+        _, values = minimise(objective_with_gradients(rosenbrock), start, steps)
         assert (values <= before).all()
         before = values

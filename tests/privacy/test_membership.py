@@ -1,20 +1,15 @@
-"""Who was in the data: cases whose answer is known, controls without one, and what an attack may see."""
+"""Membership inference: cases with a known answer, controls, and the knowledge of attacks."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.model_selection import cross_val_predict
 
 from fflbench import registration, registry
-from fflbench.data import Examples
 from fflbench.errors import SuiteError
-from fflbench.execution.cell import play
-from fflbench.privacy.member_split import Dealer, MemberSplit, _digests, alike, dealt_anew
-from fflbench.privacy.membership import MembershipAttack
-from fflbench.privacy.roc import by_chance, curve
+from fflbench.execution.run_cell import run_cell
+from fflbench.privacy.membership_attack import MembershipAttack
 from fflbench.registration import privacy_attack
 from fflbench.registry import Kind
 from fflbench.suites.plan import plan
@@ -28,10 +23,10 @@ ATTACKS = {
     "lira": {"shadows": 400},
 }
 OVERFIT = {"participants": 60, "local_epochs": 40}
-"""Twenty-four examples each, learnt by heart."""
+"""Parameters with which participants overfit: twenty-four examples each."""
 
 
-def judged(attacks, *, defense="fedavg", task="digits-mlp", fields=OVERFIT, seeds=(0,), **measure):
+def run_membership(attacks, *, defense="fedavg", task="digits-mlp", fields=OVERFIT, seeds=(0,), **measure):
     suite = {
         "tasks": [task],
         "attacks": list(attacks),
@@ -41,64 +36,66 @@ def judged(attacks, *, defense="fedavg", task="digits-mlp", fields=OVERFIT, seed
         "overrides": dict(fields),
         "measure": {"use": "membership", **{"rounds_before": 3, **measure}},
     }
-    records = [play(cell, "test") for cell in plan(parse(suite, "test", "test"))]
+    records = [run_cell(cell, "test") for cell in plan(parse(suite, "test", "test"))]
     for record in records:
         assert record.status == "done", record.error
     return records
 
 
-def mean(records, name="auc"):
+def mean_metric(records, name="auc"):
     return np.mean([record.metrics[name] for record in records])
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_victims_who_learn_by_heart_are_told(attack):
-    assert mean(judged([attack], rounds_before=0, seeds=(0, 1))) > 0.63
+def test_members_are_identified_where_victims_overfit(attack):
+    assert mean_metric(run_membership([attack], rounds_before=0, seeds=(0, 1))) > 0.63
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_members_are_not_told_from_members(attack):
-    records = judged([attack], control=True, seeds=(0, 1, 2))
-    assert abs(mean(records) - 0.5) < mean(records, "auc_by_chance")
+def test_no_attack_distinguishes_members_from_members(attack):
+    records = run_membership([attack], control=True, seeds=(0, 1, 2))
+    assert abs(mean_metric(records) - 0.5) < mean_metric(records, "auc_by_chance")
 
 
 @pytest.mark.parametrize("attack", ["loss-difference", "gradient-alignment", "lira"])
-def test_a_mixed_update_still_tells_who_was_in_the_data(attack):
-    """FFL's proposition on membership says that it cannot."""
-    mixed, plain = (judged([attack], defense=defense, seeds=(0, 1)) for defense in ("ffl", "fedavg"))
-    assert mean(mixed) > 0.5 + mean(mixed, "auc_by_chance")
-    assert mean(mixed) < mean(plain)
+def test_a_mixed_update_still_reveals_membership(attack):
+    """FFL's proposition on membership says that it does not."""
+    mixed, plain = (run_membership([attack], defense=defense, seeds=(0, 1)) for defense in ("ffl", "fedavg"))
+    assert mean_metric(mixed) > 0.5 + mean_metric(mixed, "auc_by_chance")
+    assert mean_metric(mixed) < mean_metric(plain)
 
 
 def test_a_colluding_participant_exposes_another_as_if_there_were_no_exchange():
-    traitor = judged(["loss-difference"], defense="ffl", observation="colluding-participant", seeds=(0, 1))
-    assert mean(traitor) == pytest.approx(mean(judged(["loss-difference"], seeds=(0, 1))), abs=0.06)
-    assert traitor[0].facts["caution"] == "a participant colludes"
-
-
-def test_a_sum_over_everybody_tells_less_than_each_by_itself():
-    own, together = (
-        judged(["loss-difference"], seeds=(0, 1)),
-        judged(["loss-difference"], defense="ideal-secagg", observation="sum", seeds=(0, 1)),
+    colluding = run_membership(["loss-difference"], defense="ffl", observation="colluding-participant", seeds=(0, 1))
+    assert mean_metric(colluding) == pytest.approx(
+        mean_metric(run_membership(["loss-difference"], seeds=(0, 1))), abs=0.06
     )
-    assert mean(together) < mean(own) - 0.05
+    assert colluding[0].facts["caution"] == "a participant colludes"
+
+
+def test_the_sum_of_all_updates_reveals_less_than_each_update():
+    own, together = (
+        run_membership(["loss-difference"], seeds=(0, 1)),
+        run_membership(["loss-difference"], defense="ideal-secagg", observation="sum", seeds=(0, 1)),
+    )
+    assert mean_metric(together) < mean_metric(own) - 0.05
     assert together[0].facts["updates"] == 1
 
 
-def test_few_examples_give_pairs_away():
-    (record,) = judged(
+def test_pairs_are_found_where_participants_hold_few_examples():
+    (record,) = run_membership(
         ["loss-difference"], defense="ffl", observation="found-pair-sum", fields={"participants": 288}, others=20
     )
     assert record.metrics["pair_accuracy"] == 1.0
 
 
 def test_a_cell_gives_the_same_bits_again():
-    one, two = (judged(["lira"], defense="ffl")[0] for _ in range(2))
+    one, two = (run_membership(["lira"], defense="ffl")[0] for _ in range(2))
     assert (one.metrics, one.history) == (two.metrics, two.history)
 
 
 def test_facts_state_how_victims_trained():
-    (record,) = judged(["gradient-alignment"])
+    (record,) = run_membership(["gradient-alignment"])
     assert record.facts["training"] == "40 epochs of batches of 16, sgd, rate 0.1, momentum 0.9"
     assert record.facts["examples_each"] == pytest.approx(24, abs=0.2)
     assert record.facts["conversion"].startswith("SGD")
@@ -106,14 +103,21 @@ def test_facts_state_how_victims_trained():
     assert record.metrics["tpr_at_fpr_0.01_low"] < record.metrics["tpr_at_fpr_0.01"]
 
 
+def test_facts_name_local_steps_where_they_replace_epochs():
+    (record,) = run_membership(["loss-difference"], fields={"participants": 60, "local_steps": 3}, rounds_before=0)
+    assert record.facts["training"] == "3 steps of batches of 16, sgd, rate 0.1, momentum 0.9"
+
+
 def test_with_adam_gradients_are_converted_and_it_says_how(real):
     real("adult")
-    (record,) = judged(["gradient-alignment"], task="adult-mlp", fields={"participants": 500}, others=20, members=20)
+    (record,) = run_membership(
+        ["gradient-alignment"], task="adult-mlp", fields={"participants": 500}, others=20, members=20
+    )
     assert record.facts["conversion"].startswith("Adam")
 
 
-def test_noise_on_running_statistics_does_not_silence_a_model(own_registry):
-    """Else every loss would be no number, and a defense would look safe."""
+def test_noise_on_running_statistics_leaves_losses_finite(own_registry):
+    """Otherwise every loss would be NaN, and a defense would look safe."""
     from torch import nn
 
     @registration.task("normed", title="Normed")
@@ -126,89 +130,97 @@ def test_noise_on_running_statistics_does_not_silence_a_model(own_registry):
             return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
 
     for attack in ("loss-threshold", "loss-difference"):
-        (record,) = judged([attack], task="normed", defense="ldp", fields={"participants": 60}, rounds_before=1)
+        (record,) = run_membership([attack], task="normed", defense="ldp", fields={"participants": 60}, rounds_before=1)
         assert record.facts["not_finite"] == 0
 
 
-# What an attack sees
+# Knowledge of an attack
 
 
 @pytest.fixture
-def nosy(own_registry):
-    """Attacks that try to see what they did not declare."""
+def undeclared_knowledge_attacks(own_registry):
+    """Attacks that try to use knowledge that they do not declare."""
 
     @privacy_attack("by-number", title="By number", knows=["server view"])
     class ByNumber(MembershipAttack):
         """Take an example's number, or place, for its score."""
 
-        def judge(self, server, update, suspects):
-            return torch.from_numpy(suspects.astype(float))
+        def score(self, observer, update, candidates):
+            return torch.from_numpy(candidates.astype(float))
 
     @privacy_attack("by-place", title="By place", knows=["server view"])
     class ByPlace(MembershipAttack):
-        """Take the order in which suspects come for their score."""
+        """Take the order in which candidates come for their score."""
 
-        def judge(self, server, update, suspects):
-            return -torch.arange(len(suspects), dtype=torch.float64)
+        def score(self, observer, update, candidates):
+            return -torch.arange(len(candidates), dtype=torch.float64)
 
     @privacy_attack("by-class", title="By class", knows=["server view", "auxiliary data"])
     class ByClass(MembershipAttack):
         """Score an example by what the update did to others of its class."""
 
-        def judge(self, server, update, suspects):
-            weights = server.before, server.after(update)
-            before, after = (server.examine.losses(weight, server.auxiliary) for weight in weights)
-            y = server.examine.y
-            means = {int(label): (before - after)[y[server.auxiliary] == label].mean() for label in y.unique()}
-            return torch.stack([means[int(label)] for label in y[suspects]])
+        def score(self, observer, update, candidates):
+            weights = observer.weights, observer.weights_after(update)
+            before, after = (observer.signals.losses(weight, observer.auxiliary_examples) for weight in weights)
+            y = observer.signals.y
+            means = {
+                int(label): (before - after)[y[observer.auxiliary_examples] == label].mean() for label in y.unique()
+            }
+            return torch.stack([means[int(label)] for label in y[candidates]])
 
     @privacy_attack("nothing", title="Nothing", knows=["server view"])
     class Nothing(MembershipAttack):
         """Judge by the global model alone."""
 
-        def judge(self, server, update, suspects):
-            return -server.examine.losses(server.before, suspects)
+        def score(self, observer, update, candidates):
+            return -observer.signals.losses(observer.weights, candidates)
 
     @privacy_attack("nosy", title="Nosy", knows=["server view"])
     class Nosy(MembershipAttack):
         """Ask for data that it never declared."""
 
-        def judge(self, server, update, suspects):
-            return torch.zeros(len(server.auxiliary))
+        def score(self, observer, update, candidates):
+            return torch.zeros(len(observer.auxiliary_examples))
 
     @privacy_attack("playful", title="Playful", knows=["server view"])
     class Playful(MembershipAttack):
-        """Play rounds without having declared any data."""
+        """Simulate rounds without having declared any data."""
 
-        def judge(self, server, update, suspects):
-            return server.rehearse([[suspects]], "play")
+        def score(self, observer, update, candidates):
+            return observer.simulate_rounds([[candidates]], "play")
 
 
 @pytest.mark.parametrize("attack", ["by-number", "by-place"])
-def test_neither_numbers_nor_their_order_say_who_is_a_member(nosy, attack):
-    # With so few participants nobody is left who never took part, so that non-members are the test part.
-    (record,) = judged([attack], fields={})
+def test_neither_indices_nor_their_order_reveal_members(undeclared_knowledge_attacks, attack):
+    # With so few participants nobody is left who never took part, so that non-members are the test set.
+    (record,) = run_membership([attack], fields={})
     assert abs(record.metrics["auc"] - 0.5) < 1.5 * record.metrics["auc_by_chance"]
 
 
 @pytest.mark.parametrize("fields", [{"participants": 288}, {"partition": "shards"}])
-def test_classes_that_somebody_holds_are_no_membership(nosy, fields):
-    records = judged(["by-class"], fields=fields, seeds=(0, 1, 2), others=72)
-    assert abs(mean(records) - 0.5) < mean(records, "auc_by_chance")
+def test_the_classes_that_participants_hold_do_not_reveal_membership(undeclared_knowledge_attacks, fields):
+    records = run_membership(["by-class"], fields=fields, seeds=(0, 1, 2), others=72)
+    assert abs(mean_metric(records) - 0.5) < mean_metric(records, "auc_by_chance")
 
 
-def test_a_model_that_nobody_trained_tells_nothing(nosy):
-    records = judged(["nothing"], fields={}, rounds_before=0, seeds=range(5))
-    assert abs(mean(records) - 0.5) < mean(records, "auc_by_chance")
+def test_an_untrained_model_reveals_nothing(undeclared_knowledge_attacks):
+    records = run_membership(["nothing"], fields={}, rounds_before=0, seeds=range(5))
+    assert abs(mean_metric(records) - 0.5) < mean_metric(records, "auc_by_chance")
 
 
-@pytest.mark.parametrize(("attack", "what"), [("nosy", "auxiliary data"), ("playful", "stage")])
-def test_what_is_not_declared_is_not_told(nosy, attack, what):
+@pytest.mark.parametrize(
+    ("attack", "message"),
+    [
+        ("nosy", 'this attack does not declare that it knows "auxiliary data"'),
+        ("playful", 'simulated rounds need "auxiliary data" or "controlled participants"'),
+    ],
+)
+def test_an_attack_gets_no_data_or_rounds_that_it_does_not_declare(undeclared_knowledge_attacks, attack, message):
     suite = {"tasks": ["digits-mlp"], "attacks": [attack], "defenses": ["fedavg"], "seeds": [0]}
     (cell,) = plan(parse({**suite, "measure": {"use": "membership", "rounds_before": 0}}, "test", "test"))
-    record = play(cell, "test")
+    record = run_cell(cell, "test")
     assert record.status == "failed"
-    assert f'does not declare that it knows "{what}"' in record.error
+    assert message in record.error
 
 
 def test_reconstructions_are_no_membership_attacks():
@@ -217,103 +229,14 @@ def test_reconstructions_are_no_membership_attacks():
         plan(parse({**suite, "measure": {"use": "membership"}}, "test", "test"))
 
 
-# Who counts as a non-member
-
-
-def crowd(name, trained=20, **fields):
-    task, pool = dealt_anew(registry.get(Kind.TASK, name).create(**fields), 0)
-    return MemberSplit.of(task, pool, 0, set(range(trained)), set(range(10)))
-
-
-@pytest.fixture(scope="module")
-def adult(real_data):
-    return crowd("adult-mlp")
-
-
-def rows(crowd, which):
-    return Examples(crowd.pool.x[which], crowd.pool.y[which])
-
-
-def test_a_set_is_dealt_anew_by_the_seed_and_nothing_is_lost():
-    task = registry.get(Kind.TASK, "digits-mlp").create()
-    before = task.data()
-    (one, pool), (other, _) = (dealt_anew(task, seed) for seed in (0, 1))
-    assert len(one.data().train) == len(before.train)
-    assert sorted(_digests(pool)) == sorted([*_digests(before.train), *_digests(before.test)])
-    assert list(_digests(one.data().test)) != list(_digests(other.data().test))
-    assert task.data() is before
-
-
-def test_non_members_equal_no_training_row(adult):
-    held = np.concatenate(adult.held)
-    known = set(_digests(rows(adult, held)))
-    for which in (adult.strangers, adult.auxiliary):
-        assert not any(digest in known for digest in _digests(rows(adult, which)))
-        assert not set(which) & set(held)
-    # Almost a quarter of the test rows do.
-    assert 0.23 < adult.equal < 0.25
-
-
-def test_rows_that_repeat_are_judged_on_neither_side(adult):
-    held = np.concatenate(adult.held)
-    digests = list(_digests(adult.pool))
-    members = adult.single(held)
-    assert len({digests[row] for row in members}) == len(members) < len(held)
-    others = [*adult.strangers, *adult.auxiliary]
-    assert len({digests[row] for row in others}) == len(others)
-
-
-def test_members_and_others_cannot_be_told_apart_without_an_update(adult):
-    """Else rows that repeat, which are never non-members, would pass for leaks."""
-    rng = np.random.default_rng(0)
-    members = rng.permutation(adult.single(np.concatenate(adult.held)))[:4000]
-    members, others = Dealer(adult.strangers, adult.pool.y, rng).deal(members, 4000)
-    order = rng.permutation(len(members) + len(others))
-    both = rows(adult, np.concatenate([members, others])[order])
-    truth = order < len(members)
-    blind = np.column_stack([both.x, both.y])
-    scores = cross_val_predict(
-        HistGradientBoostingClassifier(random_state=0, max_iter=30), blind, truth, cv=4, method="predict_proba"
-    )
-    assert abs(curve(scores[:, 1], truth).area - 0.5) < by_chance(len(members), len(others)) + 0.005
-
-
-def test_others_are_of_the_members_classes():
-    y = np.repeat([0, 1, 2], [30, 30, 0])
-    y = np.append(y, [2] * 5)
-    dealer = Dealer(np.arange(10, 60), y, np.random.default_rng(0))
-    members, others = dealer.deal(np.array([0, 1, 2, 3, 60]), 9)
-    # Of the third class nobody is left to compare with.
-    assert members.tolist() == [0, 1, 2, 3]
-    assert y[others].tolist() == [0] * 8
-    assert len(set(others)) == 8
-    members, others = dealer.deal(np.array([0, 1, 2, 30, 31, 32]), 10**6)
-    assert np.bincount(y[others]).tolist() == [18, 18]
-
-
-def test_as_many_of_each_class_are_chosen_from_both():
-    y = np.array([0, 0, 0, 1, 1, 2, 0, 1, 1, 1])
-    one, other = alike(y, np.arange(6), np.arange(6, 10), np.random.default_rng(0))
-    assert y[one].tolist() == y[other].tolist() == [0, 1, 1]
-
-
-def test_those_who_never_took_part_are_no_members():
-    found = crowd("digits-mlp", participants=100)
-    held = {row for who in range(20) for row in found.held[who]} | {row for own in found.controlled for row in own}
-    assert not held & {*found.strangers.tolist(), *found.auxiliary.tolist()}
-    assert not set(found.strangers) & set(found.auxiliary)
-    idle = {row for who in range(100) for row in found.held[who]} - held
-    assert idle & set(found.strangers.tolist())
-
-
-def test_one_who_controls_nobody_cannot_learn():
+def test_white_box_needs_enough_controlled_participants():
     suite = {"tasks": ["digits-mlp"], "attacks": ["white-box"], "defenses": ["fedavg"], "seeds": [0]}
     settings = {"overrides": {"per_round": 20}, "measure": {"use": "membership", "rounds_before": 0}}
     (cell,) = plan(parse({**suite, **settings}, "test", "test"))
-    assert "0 do, and 20 take part" in play(cell, "test").error
+    assert "0 do, and 20 take part" in run_cell(cell, "test").error
 
 
-def test_means_of_shadows_are_each_examples_own():
+def test_lira_takes_means_of_each_example_and_one_deviation():
     lira = registry.get(Kind.PRIVACY_ATTACK, "lira").create()
     rng = np.random.default_rng(0)
     lira.sure, chosen = rng.normal(size=(30, 7)), rng.random((30, 7)) < 0.4
@@ -329,5 +252,5 @@ def test_the_attack_in_the_docs_works(own_registry, tmp_path):
     file = tmp_path / "confidence.py"
     file.write_text(page.split("```python\n")[1].split("```")[0])
     assert registry.load_named([str(file)]) == ()
-    (record,) = judged(["confidence"])
+    (record,) = run_membership(["confidence"])
     assert record.metrics["auc"] > 0.5 + record.metrics["auc_by_chance"]

@@ -1,4 +1,4 @@
-"""How much can be rebuilt behind each transport, from each observation."""
+"""Quality of reconstructions for each transport and observation."""
 
 import io
 
@@ -7,22 +7,23 @@ import pytest
 
 from fflbench import registration, registry
 from fflbench.errors import ParameterError, RecordError
-from fflbench.execution.cell import play
+from fflbench.execution.run_cell import run_cell
 from fflbench.federation import Rule
 from fflbench.federation.chain import defense
 from fflbench.measures import Context
-from fflbench.privacy.scoring import pixels, ssim
-from fflbench.privacy.victims import value_range
-from fflbench.records.arrays import digest
+from fflbench.privacy import victim_updates
+from fflbench.privacy.reconstruction_quality import ssim, to_pixels
+from fflbench.privacy.victim_updates import value_range
+from fflbench.records.npz_file import arrays_digest
 from fflbench.records.store import Store
 from fflbench.registry import Kind
-from fflbench.report.board import board
-from fflbench.report.figures import figures
+from fflbench.report.all_tables import build_board
+from fflbench.report.figures import draw_figures
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse, read
 
 
-def cells(observation, defenses=("fedavg", "ffl", "ideal-secagg"), steps=60, extra=None, **measure):
+def plan_reconstruction_cells(observation, defenses=("fedavg", "ffl", "ideal-secagg"), steps=60, extra=None, **measure):
     content = {
         "tasks": ["digits-cnn"],
         "attacks": ["idlg"],
@@ -35,14 +36,20 @@ def cells(observation, defenses=("fedavg", "ffl", "ideal-secagg"), steps=60, ext
 
 
 def test_observations_that_make_no_sense_are_left_out():
-    assert [cell.labels["defense"] for cell in cells("submission")] == ["fedavg", "ffl"]
-    assert [cell.labels["defense"] for cell in cells("pair-sum")] == ["ffl"]
-    assert [cell.labels["defense"] for cell in cells("sum")] == ["fedavg", "ffl", "ideal-secagg"]
+    assert [cell.labels["defense"] for cell in plan_reconstruction_cells("submission")] == ["fedavg", "ffl"]
+    assert [cell.labels["defense"] for cell in plan_reconstruction_cells("pair-sum")] == ["ffl"]
+    assert [cell.labels["defense"] for cell in plan_reconstruction_cells("sum")] == ["fedavg", "ffl", "ideal-secagg"]
 
 
 @pytest.fixture(scope="module")
 def records():
-    return [play(cell, "own") for cell in (*cells("submission", ["fedavg", "ffl"]), *cells("pair-sum"))]
+    return [
+        run_cell(cell, "own")
+        for cell in (
+            *plan_reconstruction_cells("submission", ["fedavg", "ffl"]),
+            *plan_reconstruction_cells("pair-sum"),
+        )
+    ]
 
 
 def test_digits_come_back_without_a_defense_and_from_sums_of_two_but_not_from_mixed_updates(records):
@@ -55,8 +62,8 @@ def test_digits_come_back_without_a_defense_and_from_sums_of_two_but_not_from_mi
 
 
 def test_the_same_cell_gives_the_same_figures(records):
-    again = play(cells("pair-sum")[0], "own")
-    assert again.result() == records[2].result()
+    again = run_cell(plan_reconstruction_cells("pair-sum")[0], "own")
+    assert again.reproducible_content() == records[2].reproducible_content()
     assert again.packed == records[2].packed
 
 
@@ -67,7 +74,7 @@ def test_records_tell_who_knew_what(records):
 
 
 def test_the_table_shows_attack_observation_and_defense(records):
-    tables = {table.title: table for table in board("own", records).tables}
+    tables = {table.title: table for table in build_board("own", records).tables}
     rows = tables["digits-cnn, reconstruction under idlg"].rows
     assert [row.keys for row in rows] == [("submission", "fedavg"), ("submission", "ffl"), ("pair-sum", "ffl")]
     assert [bool(row.flags) for row in rows] == [False, True, False]
@@ -82,9 +89,8 @@ def test_the_table_shows_attack_observation_and_defense(records):
 )
 def test_rows_that_are_not_finite_are_dropped_as_in_every_measure(observation, name, attacked, monkeypatch):
     """One of the first group of four; where rows are mixed, two may send what is not finite."""
-    from fflbench.privacy import victims
 
-    whole, groups = victims.trained, []
+    whole, groups = victim_updates.train_victims, []
 
     def spoiled(*arguments):
         group = whole(*arguments)
@@ -93,23 +99,23 @@ def test_rows_that_are_not_finite_are_dropped_as_in_every_measure(observation, n
         groups.append(group)
         return group
 
-    monkeypatch.setattr(victims, "trained", spoiled)
-    record = play(cells(observation, [name], steps=1, people=4)[0], "own")
+    monkeypatch.setattr(victim_updates, "train_victims", spoiled)
+    record = run_cell(plan_reconstruction_cells(observation, [name], steps=1, people=4)[0], "own")
     assert record.status == "done", record.error
     assert record.facts["dropped_rows"] == (2 if name == "ffl" else 1)
     assert record.facts["reconstructions"] == attacked
     assert np.isfinite(record.metrics["psnr"])
 
 
-def test_nobody_may_be_left_over():
-    finding = registry.get(Kind.MEASURE, "reconstruction").create(people=3)
+def test_the_number_of_participants_must_be_a_multiple_of_the_groups():
+    measure = registry.get(Kind.MEASURE, "reconstruction").create(people=3)
     task = registry.get(Kind.TASK, "digits-cnn").create()
     with pytest.raises(ParameterError, match="people = 3 leaves somebody over; take a multiple of 2"):
-        finding.check(task, defense("ffl"))
-    finding.check(task, defense("fedavg"))
+        measure.check(task, defense("ffl"))
+    measure.check(task, defense("fedavg"))
 
 
-def test_everybody_takes_part_whomever_a_rule_would_select(own_registry):
+def test_all_participants_take_part_whomever_a_rule_would_select(own_registry):
     @registration.rule("picky", title="Picky")
     class Picky(Rule):
         """Selects nobody but the first participant."""
@@ -128,25 +134,25 @@ def test_everybody_takes_part_whomever_a_rule_would_select(own_registry):
 
 
 def test_several_local_steps_still_give_labels_away():
-    (cell,) = cells("submission", ["fedavg"], local_steps=3)
-    assert play(cell, "own").metrics["label_accuracy"] == 1
+    (cell,) = plan_reconstruction_cells("submission", ["fedavg"], local_steps=3)
+    assert run_cell(cell, "own").metrics["label_accuracy"] == 1
 
 
 def test_the_shipped_suite_meets_every_defense_in_every_way_that_applies():
     found = plan(read("privacy-quick"))
-    told = [cell.configuration["measure"]["parameters"] for cell in found]
-    looks = {(of.get("observation"), cell.labels["defense"]) for of, cell in zip(told, found, strict=True)}
-    assert {name for name, _ in looks} - {None} == {entry.name for entry in registry.entries(Kind.OBSERVATION)}
-    assert ("submission", "ideal-secagg") not in looks
+    parameters = [cell.configuration["measure"]["parameters"] for cell in found]
+    observations = {(of.get("observation"), cell.labels["defense"]) for of, cell in zip(parameters, found, strict=True)}
+    assert {name for name, _ in observations} - {None} == {entry.name for entry in registry.entries(Kind.OBSERVATION)}
+    assert ("submission", "ideal-secagg") not in observations
     attacks = {cell.labels["privacy-attack"] for cell in found}
     assert attacks == {entry.name for entry in registry.entries(Kind.PRIVACY_ATTACK)}
-    settings = {tuple(of.get(name) for name in ("batch", "local_steps", "model_epochs")) for of in told}
+    settings = {tuple(of.get(name) for name in ("batch", "local_steps", "model_epochs")) for of in parameters}
     assert {(1, 1, 0), (8, 1, 0), (1, 5, 0), (1, 1, 5)} <= settings
 
 
 def test_a_trained_model_has_seen_no_victim_and_still_gives_them_away():
-    (cell,) = cells("submission", ["fedavg"], steps=200, model_epochs=1)
-    assert play(cell, "own").metrics["psnr"] > 40
+    (cell,) = plan_reconstruction_cells("submission", ["fedavg"], steps=200, model_epochs=1)
+    assert run_cell(cell, "own").metrics["psnr"] > 40
 
 
 def test_originals_and_reconstructions_stand_beside_the_record(records, tmp_path):
@@ -178,8 +184,8 @@ def test_a_file_of_arrays_with_objects_in_it_is_never_opened(records, tmp_path):
     stream = io.BytesIO()
     np.savez(stream, found=np.array([{"code": 1}], object))
     with pytest.raises(ValueError, match="something else than numbers"):
-        records[0].carrying(stream.getvalue())
-    store, altered = Store(tmp_path), records[0].model_copy(update={"arrays": digest(stream.getvalue())})
+        records[0].with_arrays(stream.getvalue())
+    store, altered = Store(tmp_path), records[0].model_copy(update={"arrays": arrays_digest(stream.getvalue())})
     store.write(altered)
     store.arrays_file(altered.id).write_bytes(stream.getvalue())
     with pytest.raises(RecordError, match="damaged"):
@@ -190,23 +196,27 @@ def test_a_grid_shows_originals_and_every_row_and_is_the_same_each_time(records,
     store = Store(tmp_path)
     for record in records:
         store.write(record)
-    grids = [picture for picture in figures(records, board("own", records), store.arrays) if "grid" in picture.name]
+    grids = [
+        picture
+        for picture in draw_figures(records, build_board("own", records), store.arrays)
+        if "grid" in picture.name
+    ]
     (grid,) = grids
-    assert grid.shown == "grid-digits-cnn-reconstruction-by-idlg.png"
+    assert grid.page_file_name == "grid-digits-cnn-reconstruction-by-idlg.png"
     assert grid.files["png"][:4] == b"\x89PNG"
-    again = figures(records, board("own", records), store.arrays)
+    again = draw_figures(records, build_board("own", records), store.arrays)
     assert next(picture for picture in again if picture.name == grid.name).files == grid.files
 
 
 def test_pixels_are_those_before_normalising():
     x = np.random.default_rng(0).normal(size=(50, 3, 4, 4)).astype(np.float32)
     low, high = value_range(x)
-    seen = pixels(x, low, high)
+    seen = to_pixels(x, low, high)
     assert low.shape == (3, 1, 1)
     np.testing.assert_allclose([seen.min((0, 2, 3)), seen.max((0, 2, 3))], [[0] * 3, [1] * 3], atol=1e-6)
 
 
-def slow_ssim(one, other, window=5):
+def reference_ssim(one, other, window=5):
     """As Wang et al. have it, window by window, over reflected borders."""
     pad = window // 2
     a, b = (np.pad(image.astype(np.float64), pad, mode="reflect") for image in (one, other))
@@ -224,5 +234,7 @@ def test_structural_similarity_is_the_published_one():
     rng = np.random.default_rng(0)
     x = rng.random((3, 1, 8, 8)).astype(np.float32)
     other = np.clip(x + rng.normal(scale=0.2, size=x.shape), 0, 1).astype(np.float32)
-    assert ssim(x, other) == pytest.approx([slow_ssim(a[0], b[0]) for a, b in zip(x, other, strict=True)], abs=1e-4)
+    assert ssim(x, other) == pytest.approx(
+        [reference_ssim(a[0], b[0]) for a, b in zip(x, other, strict=True)], abs=1e-4
+    )
     assert ssim(x, x) == pytest.approx([1.0] * 3)

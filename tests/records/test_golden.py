@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fflbench.execution.cell import play
+from fflbench.execution.run_cell import run_cell
 from fflbench.records.manifest import results_versions
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
@@ -38,17 +38,20 @@ SUITE = {
 CELLS = {str(cell): cell for cell in plan(parse(SUITE, "golden", "golden"))}
 
 
-def fingerprint(cell):
-    record = play(cell, "golden")
+def run_fingerprint(cell):
+    record = run_cell(cell, "golden")
     assert record.status == "done", record.error
-    return {"versions": results_versions(cell.configuration), "losses": [told["test_loss"] for told in record.history]}
+    return {
+        "versions": results_versions(cell.configuration),
+        "losses": [item["test_loss"] for item in record.history],
+    }
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_results_change_only_with_their_version(name):
     kept = json.loads(FILE.read_text())
     assert name in kept, "a new cell: run python -m tests.records.test_golden"
-    found = fingerprint(CELLS[name])
+    found = run_fingerprint(CELLS[name])
     assert found["versions"] == kept[name]["versions"], "a new version: run python -m tests.records.test_golden"
     np.testing.assert_allclose(
         found["losses"], kept[name]["losses"], rtol=2e-3, err_msg="results changed, but no results version did"
@@ -56,4 +59,4 @@ def test_results_change_only_with_their_version(name):
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps({name: fingerprint(cell) for name, cell in CELLS.items()}, indent=1) + "\n")
+    FILE.write_text(json.dumps({name: run_fingerprint(cell) for name, cell in CELLS.items()}, indent=1) + "\n")

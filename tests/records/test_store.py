@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fflbench.errors import RecordError
 from fflbench.records import Record, Store, load
-from fflbench.records.record import identify
-from fflbench.records.store import read, write_whole
+from fflbench.records.record import cell_id
+from fflbench.records.store import read_record, write_atomically
 
 CONFIGURATION = {
     **{kind: {"name": "x", "parameters": {}} for kind in ("task", "attack")},
@@ -27,11 +27,13 @@ CONFIGURATION = {
 }
 METRICS_OF_A_CELL = {
     **dict.fromkeys(("test_loss", "accuracy", "source_accuracy", "attack_success_rate"), 0.9),
+    "goal_source_accuracy": [],
+    "goal_attack_success_rate": [],
     "class_accuracy": [0.9, None],
     "diverged": False,
 }
 FIELDS = {
-    "id": identify(CONFIGURATION),
+    "id": cell_id(CONFIGURATION),
     "suite": "own",
     "labels": {"task": "digits-mlp", "measure": "robustness", "attack": "none", "defense": "fedavg"},
     "configuration": CONFIGURATION,
@@ -59,7 +61,7 @@ def test_a_record_that_was_altered_after_it_was_written_is_refused(store):
     """By any single bit: either it says the same, or it is not a record."""
     record = Record(**FIELDS)
     store.write(record)
-    content = store.file(record.id).read_bytes()
+    content = store.record_file(record.id).read_bytes()
     assert Record.parse(content.replace(b'"suite": "own"', b'"suite" :"own"')) == record
     with pytest.raises(ValueError, match="it is not what its digest says"):
         Record.parse(content.replace(b'"accuracy": 0.9', b'"accuracy": 0.8'))
@@ -99,7 +101,7 @@ def test_a_record_is_on_the_disk_before_it_counts(store, monkeypatch):
 def test_what_a_killed_run_left_half_written_is_swept_up(store):
     store.folder.mkdir()
     (store.folder / ".0123456789abcdef.json.x7.new").write_text("{")
-    with store.writing():
+    with store.locked():
         assert [file.name for file in store.folder.iterdir()] == [".lock"]
 
 
@@ -107,19 +109,23 @@ def test_a_second_writer_is_refused_and_a_dead_one_does_not_block(store):
     code = f"""
 import os, pathlib
 from fflbench.records import Store
-with Store(pathlib.Path({str(store.folder)!r})).writing():
+with Store(pathlib.Path({str(store.folder)!r})).locked():
     os._exit(1)
 """
     subprocess.run([sys.executable, "-c", code], check=False)
     other = Store(store.folder)
-    with store.writing(), pytest.raises(RecordError, match="another run is writing to"), other.writing():
+    with (
+        store.locked(),
+        pytest.raises(RecordError, match="another run is writing to"),
+        other.locked(),
+    ):
         pass
 
 
 def test_a_full_disk_is_one_sentence(store):
     with (
         pytest.raises(RecordError, match=r"No space left on device; mend that or choose another --out"),
-        store.writing(),
+        store.locked(),
     ):
         raise OSError(28, "No space left on device")
 
@@ -147,7 +153,7 @@ def test_a_full_disk_is_one_sentence(store):
 )
 def test_a_damaged_record_is_named_and_counts_as_none(store, content, reason):
     store.folder.mkdir()
-    store.file(FIELDS["id"]).write_text(content)
+    store.record_file(FIELDS["id"]).write_text(content)
     with pytest.warns(UserWarning, match=f"{FIELDS['id']}.json {reason}.*runs again"):
         assert store.read(FIELDS["id"]) is None
     with pytest.warns(UserWarning, match="is left out"):
@@ -160,29 +166,32 @@ def test_numbers_that_are_not_finite_never_reach_a_file():
 
 
 def test_a_folder_where_a_record_belongs_is_named_before_anything_runs(store):
-    store.file(FIELDS["id"]).mkdir(parents=True)
+    store.record_file(FIELDS["id"]).mkdir(parents=True)
     with pytest.raises(RecordError, match=f"{FIELDS['id']}.json is a folder where a record belongs"):
         store.read(FIELDS["id"])
 
 
 def test_a_pipe_where_a_record_belongs_counts_as_none_and_is_replaced(store):
     store.folder.mkdir()
-    os.mkfifo(store.file(FIELDS["id"]))
+    os.mkfifo(store.record_file(FIELDS["id"]))
     with pytest.warns(UserWarning, match="is a named pipe, not a file; its cell runs again"):
         assert store.read(FIELDS["id"]) is None
     store.write(Record(**FIELDS))
     assert store.read(FIELDS["id"]) == Record(**FIELDS)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(RecordError, match="there is no folder"):
         load(tmp_path / "nowhere")
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file/own")
-    with pytest.raises(RecordError, match=r"results cannot be kept in .*choose another --out"), store.writing():
+    with (
+        pytest.raises(RecordError, match=r"results cannot be kept in .*choose another --out"),
+        store.locked(),
+    ):
         pass
 
 
@@ -202,9 +211,9 @@ def test_no_mutated_record_ends_in_a_traceback(tmp_path, data):
     end = data.draw(st.integers(start, min(len(text), start + 30)))
     mutated = text[:start] + data.draw(st.text('{}[]",:0aé\x00', max_size=5)) + text[end:]
     file = tmp_path / f"{FIELDS['id']}.json"
-    write_whole(file, mutated.encode())
+    write_atomically(file, mutated.encode())
     try:
-        read(file)
+        read_record(file)
     except RecordError as error:
         assert file.name in str(error)  # noqa: PT017
 

@@ -6,16 +6,16 @@ import io
 import numpy as np
 import pytest
 
-from fflbench.execution.cell import play
-from fflbench.measures.runtime import grown, slope
-from fflbench.report.board import board
-from fflbench.report.figures import figures
+from fflbench.execution.run_cell import run_cell
+from fflbench.measures.runtime import collect_runtime_growth, log_log_slope
+from fflbench.report.all_tables import build_board
+from fflbench.report.figures import draw_figures
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
-from tests.report.synthetic import cell, failed, no_arrays, table, timed
+from tests.report.synthetic_records import as_failed, find_cell, find_table, no_arrays, runtime_record
 
 
-def sent(tasks, defenses, **measure):
+def communication_records(tasks, defenses, **measure):
     content = {
         "tasks": tasks,
         "defenses": defenses,
@@ -23,7 +23,7 @@ def sent(tasks, defenses, **measure):
         "measure": {"use": "communication", **measure},
         "defense": {"ffl": {"mode": "full"}} if "ffl" in defenses else {},
     }
-    return [play(each, "own") for each in plan(parse(content, "own", "own.toml"))]
+    return [run_cell(each, "own") for each in plan(parse(content, "own", "own.toml"))]
 
 
 # Runtime
@@ -31,34 +31,34 @@ def sent(tasks, defenses, **measure):
 
 def test_the_papers_seconds_stand_beside_ours_where_it_has_any():
     records = [
-        timed("median", 10, 0.5, task="adult-mlp"),
-        timed("ffl", 100, 0.7, task="cifar10-vgg16"),
-        timed("krum", 10, 0.5, task="adult-mlp"),
+        runtime_record("median", 10, 0.5, task="adult-mlp"),
+        runtime_record("ffl", 100, 0.7, task="cifar10-vgg16"),
+        runtime_record("krum", 10, 0.5, task="adult-mlp"),
     ]
-    found = board("own", records)
-    adult = table(found, "runtime-paper-adult-mlp")
+    found = build_board("own", records)
+    adult = find_table(found, "runtime-paper-adult-mlp")
     # Table "CPU runtime in seconds" of the paper.
     assert [row.label for row in adult.rows] == ["10, median"]
-    assert cell(adult, "10, median", "aggregation").mean == 0.5
+    assert find_cell(adult, "10, median", "aggregation").mean == 0.5
     assert [
-        cell(adult, "10, median", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
+        find_cell(adult, "10, median", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
     ] == [*(0, 0.002, 0)]
-    vgg = table(found, "runtime-paper-cifar10-vgg16")
-    assert [cell(vgg, "100, ffl", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")] == [
-        *(3.675, 4.883, 1.319)
-    ]
-    assert not any(each.name.startswith("runtime-paper") for each in board("own", [timed()]).tables)
+    vgg = find_table(found, "runtime-paper-cifar10-vgg16")
+    assert [
+        find_cell(vgg, "100, ffl", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
+    ] == [*(3.675, 4.883, 1.319)]
+    assert not any(each.name.startswith("runtime-paper") for each in build_board("own", [runtime_record()]).tables)
 
 
 def test_rows_beside_the_paper_are_in_the_order_of_the_number_of_updates():
-    records = [timed(name, n, 0.1, task="adult-mlp") for n in (100, 10, 50) for name in ("fedavg", "median")]
-    rows = [row.label for row in table(board("own", records), "runtime-paper-adult-mlp").rows]
+    records = [runtime_record(name, n, 0.1, task="adult-mlp") for n in (100, 10, 50) for name in ("fedavg", "median")]
+    rows = [row.label for row in find_table(build_board("own", records), "runtime-paper-adult-mlp").rows]
     assert rows == [f"{n}, {name}" for n in (10, 50, 100) for name in ("fedavg", "median")]
 
 
 def test_settings_other_than_the_number_of_updates_stand_apart():
-    records = [timed("median", task="adult-mlp", measure={"threads": threads}) for threads in (1, 2)]
-    names = [each.name for each in board("own", records).tables if each.name.startswith("runtime-paper")]
+    records = [runtime_record("median", task="adult-mlp", measure={"threads": threads}) for threads in (1, 2)]
+    names = [each.name for each in build_board("own", records).tables if each.name.startswith("runtime-paper")]
     assert names == [f"runtime-paper-adult-mlp-threads-{threads}" for threads in (1, 2)]
 
 
@@ -67,54 +67,59 @@ def test_exponents_are_those_of_least_squares_on_logarithms(seed):
     rng = np.random.default_rng(seed)
     points = {int(size): float(rng.uniform(0.1, 9)) for size in (10, 50, 100, 1000)}
     expected = np.polyfit(np.log(list(points)), np.log(list(points.values())), 1)[0]
-    assert slope(points) == pytest.approx(expected)
-    assert slope(points | {7: 0.0}) == pytest.approx(expected)
-    assert slope({10: 1.0}) is None
+    assert log_log_slope(points) == pytest.approx(expected)
+    assert log_log_slope(points | {7: 0.0}) == pytest.approx(expected)
+    assert log_log_slope({10: 1.0}) is None
 
 
-def grows(name, n, by_n=1.5, by_d=0.9, **told):
-    return timed(name, n, lambda updates, columns: 1e-9 * updates**by_n * columns**by_d, **told)
+def runtime_record_with_growth(name, n, by_n=1.5, by_d=0.9, **fields):
+    return runtime_record(name, n, lambda updates, columns: 1e-9 * updates**by_n * columns**by_d, **fields)
 
 
 def test_growth_is_fitted_from_a_million_columns_on():
-    records = [grows(name, n) for name in ("fedavg", "median") for n in (4, 8)]
+    records = [runtime_record_with_growth(name, n) for name in ("fedavg", "median") for n in (4, 8)]
     for each in records:
         # Fixed costs hide how shorter updates grow; a million counts.
         each.history.append({"columns": 999_999, "decryption": 0.0, "aggregation": 5.0, "participant": 0.0})
         each.history[0]["aggregation"] *= 2
-    growth = table(board("own", records), "runtime-growth")
+    growth = find_table(build_board("own", records), "runtime-growth")
     for name in ("fedavg", "median"):
-        assert cell(growth, name, "exponent_n").mean == pytest.approx(1.5)
+        assert find_cell(growth, name, "exponent_n").mean == pytest.approx(1.5)
         x, y = np.log([1e6, 3e6, 1e7]), np.log([2 * 1e6**0.9, 3e6**0.9, 1e7**0.9])
-        assert cell(growth, name, "exponent_d").mean == pytest.approx(np.polyfit(x, y, 1)[0])
-    assert cell(growth, "median", "complexity").text == "n log n D"
-    assert grown([timed(), timed(updates=4)]) is None
+        assert find_cell(growth, name, "exponent_d").mean == pytest.approx(np.polyfit(x, y, 1)[0])
+    assert find_cell(growth, "median", "complexity").text == "n log n D"
+    assert collect_runtime_growth([runtime_record(), runtime_record(updates=4)]) is None
 
 
 def test_growth_is_that_of_the_largest_model_alone():
-    large = [grows("median", n, 1, 1) for n in (4, 8)]
+    large = [runtime_record_with_growth("median", n, 1, 1) for n in (4, 8)]
     facts = {"columns": 7, "updates_bytes": 1, "timed_runs": 2}
-    small = [grows("median", n, 0, 0, task="other", facts=facts) for n in (4, 8)]
-    lines = grown([*small, *large]).lines["median"]
-    assert tuple(map(slope, lines)) == pytest.approx((1, 1))
+    small = [runtime_record_with_growth("median", n, 0, 0, task="other", facts=facts) for n in (4, 8)]
+    lines = collect_runtime_growth([*small, *large]).lines["median"]
+    assert tuple(map(log_log_slope, lines)) == pytest.approx((1, 1))
 
 
 def test_growth_is_drawn_with_its_exponents_and_its_numbers_beside():
-    records = [grows("median", n) for n in (4, 8)]
-    (drawn,) = (each for each in figures(records, board("own", records), no_arrays) if each.name == "scaling")
+    records = [runtime_record_with_growth("median", n) for n in (4, 8)]
+    (drawn,) = (
+        each for each in draw_figures(records, build_board("own", records), no_arrays) if each.name == "scaling"
+    )
     assert drawn.files["png"].startswith(b"\x89PNG")
     numbers = list(csv.DictReader(io.StringIO(drawn.files["csv"].decode())))
     assert {line["axis"] for line in numbers} == {"n", "D"}
     (found,) = (float(line["seconds"]) for line in numbers if (line["axis"], line["size"]) == ("n", "4"))
     assert found == pytest.approx(1e-9 * 4**1.5 * 1e7**0.9)
-    assert not any(each.name == "scaling" for each in figures([timed()], board("own", [timed()]), no_arrays))
+    assert not any(
+        each.name == "scaling"
+        for each in draw_figures([runtime_record()], build_board("own", [runtime_record()]), no_arrays)
+    )
 
 
-def test_a_cell_that_failed_is_left_out_of_costs_and_told():
-    records = [failed(timed(), "no memory"), timed("median", task="adult-mlp")]
-    found = board("own", records)
+def test_a_cell_that_failed_is_left_out_of_costs_and_reported():
+    records = [as_failed(runtime_record(), "no memory"), runtime_record("median", task="adult-mlp")]
+    found = build_board("own", records)
     assert any("no memory" in flag for flag in found.flags)
-    assert cell(table(found, "digits-mlp-runtime-all"), "fedavg", "seconds").text == "1 of 1 failed"
+    assert find_cell(find_table(found, "digits-mlp-runtime-all"), "fedavg", "seconds").text == "1 of 1 failed"
 
 
 # Communication
@@ -122,42 +127,42 @@ def test_a_cell_that_failed_is_left_out_of_costs_and_told():
 
 @pytest.fixture(scope="module")
 def mnist():
-    return sent(["mnist-cnn"], ["fedavg", "ffl"])
+    return communication_records(["mnist-cnn"], ["fedavg", "ffl"])
 
 
 def test_the_papers_way_comes_to_what_the_paper_prints(mnist):
-    seconds = table(board("own", mnist), "seconds-mnist-cnn-communication")
+    seconds = find_table(build_board("own", mnist), "seconds-mnist-cnn-communication")
     assert [row.label for row in seconds.rows] == ["fedavg", "ffl", "BREA (computed)"]
     # Table "Comparison of communication time" of the paper.
     for row, printed in (("fedavg", 0.1613), ("ffl", 0.6018), ("BREA (computed)", 21948.3658)):
-        assert cell(seconds, row, "printed").mean == printed
-        assert cell(seconds, row, "paper-total").mean == pytest.approx(printed, abs=1e-4)
-    assert cell(seconds, "BREA (computed)", "sent").mean is None
+        assert find_cell(seconds, row, "printed").mean == printed
+        assert find_cell(seconds, row, "paper-total").mean == pytest.approx(printed, abs=1e-4)
+    assert find_cell(seconds, "BREA (computed)", "sent").mean is None
 
 
 def test_brea_is_computed_by_the_papers_formula(mnist):
-    seconds = table(board("own", mnist), "seconds-mnist-cnn-communication")
+    seconds = find_table(build_board("own", mnist), "seconds-mnist-cnn-communication")
     # 21,840 parameters are 0.0874 MB; 100,000 participants; 31.01 Mbps down, 8.66 up; 29 ms.
     model, people, down, up = 87_400, 100_000, 31.01e6 / 8, 8.66e6 / 8
-    assert cell(seconds, "BREA (computed)", "paper-server").mean == pytest.approx(
+    assert find_cell(seconds, "BREA (computed)", "paper-server").mean == pytest.approx(
         model / down + (model + 4 * people) / up
     )
-    assert cell(seconds, "BREA (computed)", "paper-between").mean == pytest.approx(2 * model * people / up)
-    assert cell(seconds, "BREA (computed)", "paper-latency").mean == pytest.approx((3 + 2 * people) * 0.029)
+    assert find_cell(seconds, "BREA (computed)", "paper-between").mean == pytest.approx(2 * model * people / up)
+    assert find_cell(seconds, "BREA (computed)", "paper-latency").mean == pytest.approx((3 + 2 * people) * 0.029)
 
 
 def test_bytes_stand_by_kind_of_message(mnist):
-    kinds = table(board("own", mnist), "bytes-mnist-cnn-communication")
+    kinds = find_table(build_board("own", mnist), "bytes-mnist-cnn-communication")
     # Four bytes for each of 21,840 parameters.
-    assert cell(kinds, "fedavg", "up update").mean == 87_360
-    assert cell(kinds, "fedavg", "between masked vector").mean is None
-    assert cell(kinds, "ffl", "between masked vector").mean >= 87_360
+    assert find_cell(kinds, "fedavg", "up update").mean == 87_360
+    assert find_cell(kinds, "fedavg", "between masked vector").mean is None
+    assert find_cell(kinds, "ffl", "between masked vector").mean >= 87_360
     total = sum(place.mean or 0 for place in next(row for row in kinds.rows if row.label == "ffl").cells)
     assert total == pytest.approx(next(each for each in mnist if each.labels["defense"] == "ffl").metrics["bytes"])
 
 
 def test_another_network_has_a_table_of_its_own():
-    found = board("own", sent(["digits-mlp"], ["fedavg"], latency=[29.0, 100.0]))
+    found = build_board("own", communication_records(["digits-mlp"], ["fedavg"], latency=[29.0, 100.0]))
     (slow,) = (each for each in found.tables if each.name.startswith("seconds") and "latency = 100.0" in each.title)
-    assert cell(slow, "fedavg", "paper-latency").mean == pytest.approx(0.2)
+    assert find_cell(slow, "fedavg", "paper-latency").mean == pytest.approx(0.2)
     assert "latency 100 ms" in slow.notes[0]

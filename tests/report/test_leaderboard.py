@@ -1,7 +1,5 @@
-"""Leaderboards in folders: made from records alone, checked, verified, and with entries from outside."""
+"""Leaderboards in folders: made from records alone, and checked against them."""
 
-import json
-import re
 import shutil
 import subprocess
 import sys
@@ -10,88 +8,74 @@ from pathlib import Path
 import pytest
 
 from fflbench.errors import RecordError
-from fflbench.execution import verify as verifying
-from fflbench.execution.run import run
-from fflbench.records import evidence, packed
-from fflbench.records.record import identify
+from fflbench.records import collection, jsonl_file
 from fflbench.report import leaderboard
-from fflbench.report.board import board as board_of
-from tests.report.folders import content_of, invoke, lines_of, with_digest, write_lines, written
-from tests.report.synthetic import WHOLE, robust
+from fflbench.report.all_tables import build_board
+from tests.report.record_folders import (
+    damage_record_text,
+    folder_content,
+    invoke_command,
+    read_record_lines,
+    run_fflbench,
+    write_record_lines,
+    write_run_folder,
+)
+from tests.report.synthetic_records import WHOLE, reconstruction_record, robustness_record
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards"
 
 
-# Folders
-
-
-def contents_of(folder):
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
 def test_the_same_records_give_the_same_bytes_wherever_they_stand(tmp_path):
-    source = written(tmp_path / "results" / "own", WHOLE)
-    assert invoke("leaderboard", source, "--out", tmp_path / "a" / "own").exit_code == 0
+    source = write_run_folder(tmp_path / "results" / "own", WHOLE)
+    assert invoke_command("leaderboard", source, "--out", tmp_path / "a" / "own").exit_code == 0
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     for room in ("tables", "figures"):
         shutil.rmtree(tmp_path / "b" / "own" / room)
     (tmp_path / "b" / "own" / "README.md").unlink()
-    assert invoke("leaderboard", tmp_path / "b" / "own").exit_code == 0
-    assert contents_of(tmp_path / "a") == contents_of(tmp_path / "b")
+    assert invoke_command("leaderboard", tmp_path / "b" / "own").exit_code == 0
+    assert folder_content(tmp_path / "a") == folder_content(tmp_path / "b")
     assert "own/README.md" in (tmp_path / "b" / "README.md").read_text()
 
 
 def test_tables_that_are_no_longer_made_go_away(tmp_path):
     board = tmp_path / "boards" / "own"
-    invoke("leaderboard", written(tmp_path / "one", WHOLE), "--out", board)
+    invoke_command("leaderboard", write_run_folder(tmp_path / "one", WHOLE), "--out", board)
     assert list((board / "tables").glob("*label-flipping.csv"))
-    less = [told for told in WHOLE if told.labels["attack"] != "label-flipping"]
-    invoke("leaderboard", written(tmp_path / "two", less), "--out", board)
+    less = [record for record in WHOLE if record.labels["attack"] != "label-flipping"]
+    invoke_command("leaderboard", write_run_folder(tmp_path / "two", less), "--out", board)
     assert not list((board / "tables").glob("*label-flipping.csv"))
-    assert len(lines_of(board)) == len(less)
-
-
-def damaged(text, how):
-    if how == "truncated":
-        return text[: len(text) // 2]
-    if how == "altered":
-        return re.sub(r'"accuracy": ?0\.', '"accuracy":0.9', text)
-    if how == "without digest":
-        return re.sub(r',\s*"digest": ?"\w+"', "", text)
-    if how == "twice":
-        return f"{text}{text}"
-    return re.sub(r'"schema_version": ?2', '"schema_version": 7', text)
+    assert len(read_record_lines(board)) == len(less)
 
 
 @pytest.mark.parametrize("how", ["truncated", "altered", "foreign", "without digest", "twice"])
 def test_damaged_lines_are_named_and_left_out(tmp_path, how):
     board = tmp_path / "boards" / "own"
-    invoke("leaderboard", written(tmp_path / "one", WHOLE), "--out", board)
-    lines = lines_of(board)
-    harmed = damaged(lines[3].decode(), how).rstrip("\n")
-    write_lines(board, [*lines[:3], f"{harmed}\n".encode(), *lines[4:]])
-    evidence_before = (board / packed.FILE).read_bytes()
-    found = invoke("leaderboard", board)
+    invoke_command("leaderboard", write_run_folder(tmp_path / "one", WHOLE), "--out", board)
+    lines = read_record_lines(board)
+    harmed = damage_record_text(lines[3].decode(), how).rstrip("\n")
+    write_record_lines(board, [*lines[:3], f"{harmed}\n".encode(), *lines[4:]])
+    evidence_before = (board / jsonl_file.FILE).read_bytes()
+    found = invoke_command("leaderboard", board)
     assert found.exit_code == 1
-    assert f"{packed.FILE}, line {5 if how == 'twice' else 4}," in found.output
+    assert f"{jsonl_file.FILE}, line {5 if how == 'twice' else 4}," in found.output
     # Nothing else is lost, and what is damaged stays for whoever mends it.
-    assert len(evidence.gather(board).records) == len(WHOLE) - (how != "twice")
-    assert (board / packed.FILE).read_bytes() == evidence_before
+    assert len(collection.read_collection(board).records) == len(WHOLE) - (how != "twice")
+    assert (board / jsonl_file.FILE).read_bytes() == evidence_before
     assert ("missing" in (board / "README.md").read_text()) == (how != "twice")
-    assert invoke("leaderboard", board, "--allow-partial").exit_code == 0
+    assert invoke_command("leaderboard", board, "--allow-partial").exit_code == 0
 
 
 @pytest.mark.parametrize("how", ["truncated", "foreign"])
 def test_damaged_records_of_a_run_are_named_too(tmp_path, how):
-    source = written(tmp_path / "one", WHOLE)
+    source = write_run_folder(tmp_path / "one", WHOLE)
     victim = sorted(source.glob("*.json"))[3]
-    victim.write_text(damaged(victim.read_text(), how))
-    found = invoke("leaderboard", source, "--out", tmp_path / "boards" / "own")
+    victim.write_text(damage_record_text(victim.read_text(), how))
+    found = invoke_command("leaderboard", source, "--out", tmp_path / "boards" / "own")
     assert found.exit_code == 1
     assert victim.name in found.output
 
 
-def test_folders_without_records_are_told_in_a_sentence(tmp_path):
+def test_folders_without_records_are_refused_in_a_sentence(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         found = subprocess.run(
             [sys.executable, "-m", "fflbench", "leaderboard", str(folder)], capture_output=True, text=True
@@ -101,241 +85,15 @@ def test_folders_without_records_are_told_in_a_sentence(tmp_path):
         assert "there is no" in found.stderr
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """Real records of every measure, small ones."""
-    folder = tmp_path_factory.mktemp("measured")
-    suite = folder / "small.toml"
-    suite.write_text("""
-tasks = ["digits-mlp"]
-attacks = ["analytic"]
-defenses = ["fedavg", "ffl"]
-seeds = [0, 1]
-[measure]
-use = "reconstruction"
-observation = ["submission", "unmixed"]
-groups = 1
-[[also]]
-attacks = ["partner-view"]
-defenses = ["ffl"]
-[also.measure]
-use = "partner"
-pairs = 1
-[[also]]
-defenses = ["median"]
-[also.measure]
-use = "runtime"
-updates = 4
-repeats = 1
-[[also]]
-defenses = ["fedavg"]
-[also.measure]
-use = "communication"
-""")
-    records = run(str(suite), out=folder / "results", workers=1)
-    # Without their arrays, which would have to stand beside them.
-    return [told.carrying(b"") for told in records]
-
-
-# Verifying, and entries from outside
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """A leaderboard of real cells."""
-    folder = tmp_path_factory.mktemp("real")
-    suite = folder / "tiny.toml"
-    suite.write_text(
-        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["fedavg", "median"]\nseeds = [0, 1, 2, 3, 4, 5]\n'
-        "[overrides]\nrounds = 2\n"
-    )
-    run(str(suite), out=folder / "results", workers=1)
-    leaderboard.generate(folder / "results" / "tiny", folder / "boards" / "tiny")
-    return folder / "boards" / "tiny"
-
-
-def test_cells_that_are_run_again_are_the_same_bits(real):
-    verdicts, problems = verifying.verify(real, 2, 0, [])
-    assert not problems
-    assert [verdict.how for verdict in verdicts] == ["same bits"] * 2
-
-
-def rewritten(board, tmp_path, change):
-    """A copy of a leaderboard with its records changed, digests and all."""
-    copy = tmp_path / "copy"
-    shutil.copytree(board, copy)
-    changed = [told.model_copy(update=change(told)) for told in evidence.gather(copy).records]
-    write_lines(copy, [told.json_text().replace("\n", "").encode() + b"\n" for told in changed])
-    return copy
-
-
-def test_a_figure_that_was_made_up_is_found_out(real, tmp_path):
-    copy = rewritten(real, tmp_path, lambda told: {"metrics": told.metrics | {"accuracy": 0.99}})
-    assert [verdict.how for verdict in verifying.verify(copy, 1, 0, [])[0]] == ["different"]
-    assert invoke("verify", copy, "--sample", 1).exit_code == 1
-
-
-def elsewhere(told):
-    return {"manifest": told.manifest | {"processor": "another"}}
-
-
-def test_on_another_processor_a_sound_leaderboard_is_reproduced(real, tmp_path):
-    board = rewritten(real, tmp_path, elsewhere)
-    ((verdict,), _) = verifying.verify(board, 1, 0, [])
-    assert verdict.how == "reproduced"
-    assert "another processor" in verdict.why
-    assert invoke("verify", board, "--sample", 1).exit_code == 0
-
-
-def forged(real, tmp_path, harm):
-    """A leaderboard of another processor, in which the metrics of the first cell that is verified were altered."""
-    chosen = verifying._chosen(evidence.gather(real), 1, 0, reported=False)[0].id
-
-    def change(told):
-        return elsewhere(told) | {"metrics": told.metrics | (harm(told.metrics) if told.id == chosen else {})}
-
-    return rewritten(real, tmp_path, change), chosen
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        *({"accuracy": 0.0}, {"attack_success_rate": 1.0}, {"diverged": True}, {"test_loss": 100.0}),
-        {"source_accuracy": None},
-    ],
-)
-def test_a_figure_made_up_for_one_cell_is_found_out_on_another_machine_too(real, tmp_path, harm):
-    board, chosen = forged(real, tmp_path, lambda _: harm)
-    ((verdict,), _) = verifying.verify(board, 1, 0, [])
-    assert verdict.record.id == chosen
-    assert verdict.how == "different"
-
-
-@pytest.mark.parametrize("points", [0.1, 0.015])
-@pytest.mark.parametrize("metric", ["accuracy", "source_accuracy"])
-def test_a_figure_altered_by_some_points_does_not_pass_on_another_processor(real, tmp_path, metric, points):
-    def altered(metrics):
-        return {metric: metrics[metric] + (points if metrics[metric] < 0.5 else -points)}
-
-    board, chosen = forged(real, tmp_path, altered)
-    ((verdict,), _) = verifying.verify(board, 1, 0, [])
-    assert verdict.record.id == chosen
-    assert verdict.how in ("plausible, not reproduced", "different")
-    assert metric in verdict.why
-    assert invoke("verify", board, "--sample", 1).exit_code == 1
-
-
-def test_a_figure_beyond_what_processors_differ_by_is_plausible_where_other_seeds_come_to_it(real, tmp_path):
-    seen = evidence.gather(real).records
-    spread = {told.id: told.configuration["seed"] % 3 / 10 for told in seen}
-
-    def change(told):
-        return elsewhere(told) | {
-            "metrics": told.metrics | {"accuracy": told.metrics["accuracy"] / 2 + spread[told.id]}
-        }
-
-    verdicts = verifying.verify(rewritten(real, tmp_path, change), 3, 0, [])[0]
-    assert "plausible, not reproduced" in [verdict.how for verdict in verdicts]
-    assert not any(verdict.holds for verdict in verdicts)
-
-
-def test_verify_tells_of_altered_evidence_too(real, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(real, copy)
-    first, *others = lines_of(copy)
-    write_lines(copy, [damaged(first.decode(), "altered").encode(), *others])
-    found = invoke("verify", copy, "--sample", 1)
-    assert found.exit_code == 1
-    assert "line 1, is damaged: it is not what its digest says" in found.output
-
-
-PLUGIN = '''"""Their rule."""
-from fflbench.registration import rule
-
-
-@rule("their-rule", title="Their rule")
-def their_rule(updates):
-    """The plain mean."""
-    return updates.mean(0)
-'''
-
-
-@pytest.fixture(scope="module")
-def made_elsewhere(tmp_path_factory):
-    """Records as outsiders make them: in a process of their own, with their plugin."""
-    folder = tmp_path_factory.mktemp("elsewhere")
-    plugin, suite = folder / "their_plugin.py", folder / "tiny.toml"
-    plugin.write_text(PLUGIN)
-    suite.write_text(
-        'tasks = ["digits-mlp"]\nattacks = ["none"]\ndefenses = ["their-rule"]\nseeds = [0, 1]\n'
-        "[overrides]\nrounds = 2\n"
-    )
-    command = [sys.executable, "-m", "fflbench", "run", str(suite), "--plugin", str(plugin), "--out", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder / "tiny", plugin
-
-
-@pytest.fixture
-def theirs(real, made_elsewhere, tmp_path):
-    """An entry from outside, a leaderboard, and the plugin."""
-    records, plugin = made_elsewhere
-    entry = tmp_path / "entry"
-    (entry / "records").mkdir(parents=True)
-    for file in records.glob("*.json"):
-        shutil.copy(file, entry / "records")
-    told = {"name": "their-rule", "link": "https://example.org/rule", "citation": "They, 2026."}
-    (entry / "entry.json").write_text(json.dumps(told))
-    board = tmp_path / "boards" / "tiny"
-    shutil.copytree(real, board)
-    return entry, board, plugin
-
-
-def test_an_entry_from_outside_is_marked_as_reported_until_it_is_run_again(theirs):
-    entry, board, plugin = theirs
-    assert invoke("leaderboard", board, "--add", entry).exit_code == 0
-    assert "reported, not run again" in (board / "README.md").read_text()
-    command = [sys.executable, "-m", "fflbench", "verify", str(board), "--plugin", str(plugin), "--sample", "1"]
-    found = subprocess.run(command, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    assert "same bits" in found.stdout
-    assert invoke("leaderboard", board).exit_code == 0
-    assert "1 cells run again" in (board / "README.md").read_text()
-
-
-@pytest.mark.parametrize(
-    "harm", ["altered", "without digest", "packed and not", "no entry", "bad link", "claims to be verified", "twice"]
-)
-def test_entries_that_do_not_hold_are_refused_and_leave_no_trace(theirs, harm):
-    entry, board, _ = theirs
-    told = json.loads((entry / "entry.json").read_text())
-    file = next((entry / "records").glob("*.json"))
-    if harm in ("altered", "without digest"):
-        file.write_text(damaged(file.read_text(), harm))
-    elif harm == "packed and not":
-        (entry / packed.FILE).write_bytes(b"")
-    elif harm == "no entry":
-        (entry / "entry.json").unlink()
-    elif harm == "bad link":
-        (entry / "entry.json").write_text(json.dumps(told | {"link": "javascript:alert(1)"}))
-    elif harm == "claims to be verified":
-        (entry / "entry.json").write_text(json.dumps(told | {"verified": ["0" * 16]}))
-    else:
-        leaderboard.generate(board, None, add=entry)
-    before = contents_of(board)
-    with pytest.raises(RecordError):
-        leaderboard.generate(board, None, add=entry)
-    assert contents_of(board) == before
-
-
 def test_committed_leaderboards_come_out_of_their_records_again():
-    found = invoke("leaderboard", "--all", COMMITTED, "--check")
+    found = invoke_command("leaderboard", "--all", COMMITTED, "--check")
     assert found.exit_code == 0, found.output
 
 
-def test_every_figure_names_the_records_behind_it(measured):
-    records = [*WHOLE, *measured]
-    known = {told.id: told for told in records}
-    board = board_of("own", records)
+def test_every_figure_names_the_records_behind_it(samples):
+    records = [*WHOLE, *(record for of_measure in samples.values() for record in of_measure)]
+    known = {record.id: record for record in records}
+    board = build_board("own", records)
     figures = [(table, row, cell) for table in board.tables for row in table.rows for cell in row.cells]
     assert figures
     for table, row, cell in figures:
@@ -348,19 +106,18 @@ def test_every_figure_names_the_records_behind_it(measured):
 @pytest.mark.parametrize(
     "task", ["../../evil", "x/../../../../PWNED/f", "/etc/evil", "..", "$\\bad{$", "=HYPERLINK(1)", "[x]", "a" * 119]
 )
-def test_names_of_tasks_are_only_names(tmp_path, measured, task):
+def test_names_of_tasks_are_only_names(tmp_path, samples, task):
     evil = [
-        robust(task=task, labels={"defense": "<script>alert(1)</script>"}),
-        robust(task=task, attack="gaussian-noise"),
+        robustness_record(task=task, labels={"defense": "<script>alert(1)</script>"}),
+        robustness_record(task=task, attack="gaussian-noise"),
     ]
     # The same task has costs: every table's name is made of it.
     evil += [
-        told.model_copy(update={"labels": told.labels | {"task": task}})
-        for told in measured
-        if told.labels["measure"].startswith(("runtime", "communication"))
+        record.model_copy(update={"labels": record.labels | {"task": task}})
+        for record in [*samples["runtime"], *samples["communication"]]
     ]
     out = tmp_path / "a" / "b" / "c" / "boards" / "own"
-    found = invoke("leaderboard", written(tmp_path / "a" / "one", evil), "--out", out)
+    found = invoke_command("leaderboard", write_run_folder(tmp_path / "a" / "one", evil), "--out", out)
     assert found.exit_code == 0, found.output
     made = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert all(name.startswith(("a/one/", "a/b/c/boards/")) for name in made)
@@ -371,13 +128,13 @@ def test_names_of_tasks_are_only_names(tmp_path, measured, task):
 
 def test_a_suite_called_like_a_path_stays_where_leaderboards_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    evil = robust().model_copy(update={"suite": "../../evil"})
-    assert invoke("leaderboard", written(tmp_path / "one", [evil])).exit_code == 0
+    evil = robustness_record().model_copy(update={"suite": "../../evil"})
+    assert invoke_command("leaderboard", write_run_folder(tmp_path / "one", [evil])).exit_code == 0
     assert (tmp_path / "leaderboards" / "evil" / "README.md").exists()
 
 
 def test_what_is_no_leaderboard_is_left_alone(tmp_path):
-    source = written(tmp_path / "one", WHOLE)
+    source = write_run_folder(tmp_path / "one", WHOLE)
     thesis = tmp_path / "thesis" / "figures" / "mine.pdf"
     thesis.parent.mkdir(parents=True)
     thesis.write_text("mine")
@@ -394,70 +151,67 @@ def test_what_is_no_leaderboard_is_left_alone(tmp_path):
     assert (board / "figures" / "mine.pdf").exists()
 
 
-@pytest.mark.parametrize("harm", ["our name", "their seed", "their task", "another aim"])
-def test_an_entry_may_add_a_defense_and_change_nothing_else(theirs, harm):
-    entry, board, _ = theirs
-    (file, *_) = sorted((entry / "records").glob("*.json"))
-    told = json.loads(file.read_text())
-    if harm == "our name":
-        told["labels"]["defense"] = "fedavg"
-    elif harm == "their seed":
-        told["configuration"]["seed"] = 99
-    elif harm == "their task":
-        told["configuration"]["task"]["parameters"]["rounds"] = 1
-    else:
-        told["facts"]["targeted"] = True
-    told["id"] = identify(told["configuration"])
-    file.unlink()
-    (file.parent / f"{told['id']}.json").write_text(with_digest(told))
-    with pytest.raises(RecordError, match="the entry is not taken"):
-        leaderboard.generate(board, None, add=entry)
-
-
-def test_an_entry_goes_into_a_leaderboard_and_not_into_results(theirs, tmp_path):
-    entry, _, _ = theirs
-    with pytest.raises(RecordError, match="is no leaderboard"):
-        leaderboard.generate(written(tmp_path / "one", WHOLE), None, add=entry)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda told: told["history"][0].update(honest_trust="abc"),
-        lambda told: told["configuration"].update(deviation={"name": "plain", "parameters": {}}),
-        lambda told: told["configuration"]["defense"].pop("rule"),
-        lambda told: told.update(shared_by={"median": {}}),
-        lambda told: told["configuration"].update(suite=3),
-        lambda told: told["configuration"].update(measure={"name": "runtime", "parameters": {}}),
-        lambda told: told["metrics"].update(accuracy=1e200),
-        lambda told: told["labels"].update(task="a" * 300),
-        lambda told: told["labels"].update(task="a\0b"),
-    ],
-)
-def test_records_that_hold_what_no_table_can_show_are_named(tmp_path, change):
-    told = content_of(WHOLE[0])
-    change(told)
-    told["id"] = identify(told["configuration"])
-    written(tmp_path, WHOLE[1:])
-    (tmp_path / f"{told['id']}.json").write_text(json.dumps(told))
-    found = evidence.gather(tmp_path)
-    assert any(told["id"] in problem for problem in found.problems)
-    assert len(found.records) == len(WHOLE) - 1
-
-
-def test_a_threat_model_leaves_out_who_knows_more(tmp_path, measured):
+def test_a_threat_model_leaves_out_attackers_who_know_more(tmp_path):
     helped = [
-        told.model_copy(update={"facts": told.facts | {"knows": ["server view", "who exchanged with whom"]}})
-        if "unmixed" in told.labels["measure"]
-        else told
-        for told in measured
+        reconstruction_record(name, observation=observation, facts={"knows": ["server view", *knows]})
+        for name in ("fedavg", "ffl")
+        for observation, knows in (("submission", []), ("unmixed", ["who exchanged with whom"]))
     ]
-    source = written(tmp_path / "one", [*WHOLE, *helped])
-    alone = invoke("leaderboard", source, "--out", tmp_path / "alone", "--knows", "own data", "--knows", "server view")
+    source = write_run_folder(tmp_path / "one", [*WHOLE, *helped])
+    alone = invoke_command(
+        "leaderboard", source, "--out", tmp_path / "alone", "--knows", "own data", "--knows", "server view"
+    )
     assert alone.exit_code == 0, alone.output
-    assert invoke("leaderboard", source, "--out", tmp_path / "all").exit_code == 0
+    assert invoke_command("leaderboard", source, "--out", tmp_path / "all").exit_code == 0
     for name in ("alone", "all"):
         tables = "".join(file.read_text() for file in (tmp_path / name / "tables").glob("*reconstruction*.csv"))
         assert ("unmixed" in tables) == (name == "all")
     assert "Attackers who must know more" in (tmp_path / "alone" / "README.md").read_text()
-    assert invoke("leaderboard", source, "--out", tmp_path / "x", "--knows", "everything").exit_code != 0
+    assert invoke_command("leaderboard", source, "--out", tmp_path / "x", "--knows", "everything").exit_code != 0
+
+
+def test_pages_show_the_title_of_a_suite_and_the_plugins_that_its_commands_need(tmp_path):
+    (tmp_path / "their_plugin.py").write_text(
+        'from fflbench.plugin import rule\n\n\n@rule("their-rule", title="Theirs")\ndef rule(updates):\n'
+        '    """The mean."""\n    return updates.mean(0)\n'
+    )
+    (tmp_path / "own.toml").write_text(
+        'title = "Ours against theirs"\ntasks = ["digits-mlp"]\nattacks = ["none"]\n'
+        'defenses = ["fedavg", "their-rule"]\nseeds = [0]\n[overrides]\nrounds = 1\n'
+    )
+    plugin = tmp_path / "their_plugin.py"
+    assert run_fflbench("run", "own.toml", "--plugin", plugin, cwd=tmp_path).returncode == 0
+    assert run_fflbench("leaderboard", "results/own", cwd=tmp_path).returncode == 0
+    for file in ("README.md", "index.html"):
+        text = (tmp_path / "leaderboards" / "own" / file).read_text()
+        assert "Ours against theirs" in text
+        assert "fflbench run own.toml --plugin their_plugin.py" in text
+        assert "fflbench verify leaderboards/own --sample 3 --plugin their_plugin.py" in text
+        assert str(tmp_path) not in text
+    # The same from the leaderboard alone.
+    before = folder_content(tmp_path / "leaderboards")
+    assert run_fflbench("leaderboard", "leaderboards/own", cwd=tmp_path).returncode == 0
+    assert folder_content(tmp_path / "leaderboards") == before
+
+
+def test_two_tasks_whose_names_make_one_file_name_keep_both_figures(tmp_path):
+    records = [
+        record
+        for task in ("a b", "a-b")
+        for record in (robustness_record(task=task), robustness_record(task=task, attack="gaussian-noise"))
+    ]
+    where, _ = leaderboard.generate(write_run_folder(tmp_path / "one", records), tmp_path / "boards" / "own")
+    names = {file.stem for file in (where / "figures").glob("*-a-b*.csv")}
+    assert names
+    assert {name for name in names if name.endswith("-2")} == {f"{name}-2" for name in names if not name.endswith("-2")}
+
+
+def test_file_names_of_many_letters_are_cut_by_bytes(tmp_path):
+    label = "語" * 100
+    records = [
+        robustness_record(task=label),
+        robustness_record(task=label, attack="gaussian-noise", labels={"defense": label}),
+    ]
+    where, _ = leaderboard.generate(write_run_folder(tmp_path / "one", records), tmp_path / "boards" / "own")
+    made = [file.name for file in where.rglob("*") if file.is_file()]
+    assert max(len(name.encode()) for name in made) < 150

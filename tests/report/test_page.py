@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fflbench.records import evidence
+from fflbench.records import collection
 from fflbench.report import page
-from fflbench.report.board import board as board_of
-from fflbench.report.commands import commands
-from fflbench.report.figures import figures
-from fflbench.report.table import OVERALL, Board, Cell, Column, Row, Table
+from fflbench.report.all_tables import build_board
+from fflbench.report.figures import draw_figures
+from fflbench.report.reproduction_commands import reproduction_commands
+from fflbench.report.table_model import OVERALL, Board, Column, Row, Table, TableCell
 
 COMMITTED = Path(__file__).parents[2] / "leaderboards" / "quick"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -25,20 +25,20 @@ EVIL = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def quick():
-    return evidence.gather(COMMITTED)
+    return collection.read_collection(COMMITTED)
 
 
-def how(found):
-    return commands(found.suite, found.records, {})
+def commands_for(records):
+    return reproduction_commands(records.suite, records.records, {})
 
 
 @pytest.fixture(scope="module")
 def written(quick, tmp_path_factory):
     """The page of the committed leaderboard, as a file."""
-    board = board_of(quick.suite, quick.records)
-    drawn = figures(quick.records, board, quick.arrays)
+    board = build_board(quick.suite, quick.records)
+    drawn = draw_figures(quick.records, board, quick.arrays)
     file = tmp_path_factory.mktemp("page") / "index.html"
-    file.write_text(page.render(board, quick.records, drawn, how(quick)))
+    file.write_text(page.render_leaderboard(board, quick.records, drawn, commands_for(quick)))
     return file
 
 
@@ -76,7 +76,7 @@ def opened(browser, written):
     assert troubles == []
 
 
-def figures_of(table, column):
+def column_values(table, column):
     cells = table.locator(f"tbody tr td:nth-child({column + 1})")
     return [float(value) for value in cells.evaluate_all("cells => cells.map(cell => cell.dataset.v)") if value]
 
@@ -86,12 +86,12 @@ def test_a_column_sorts_both_ways_and_says_so(opened):
     head = table.locator("thead th").nth(1)
     head.locator(".sort").click()
     assert head.get_attribute("aria-sort") == "ascending"
-    values = figures_of(table, 1)
+    values = column_values(table, 1)
     assert len(values) > 5
     assert values == sorted(values)
     head.locator(".sort").click()
     assert head.get_attribute("aria-sort") == "descending"
-    assert figures_of(table, 1) == sorted(values, reverse=True)
+    assert column_values(table, 1) == sorted(values, reverse=True)
     table.locator("thead th .sort").first.click()
     names = table.locator("tbody th").all_inner_texts()
     assert names == sorted(names)
@@ -144,7 +144,7 @@ def test_a_figure_leads_to_its_records(opened, quick):
     assert dialog.locator("article > details[open]").count() == 1
     dialog.evaluate("it => it.querySelectorAll('article > details').forEach((box) => { box.open = true; })")
     text = dialog.inner_text()
-    board = board_of(quick.suite, quick.records)
+    board = build_board(quick.suite, quick.records)
     table = next(table for table in board.tables if table.section == OVERALL)
     (cell,) = (row.cells[0] for row in table.rows if row.label == "median")
     assert dialog.locator("article").count() == len(cell.records)
@@ -237,10 +237,10 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(opened):
     found = opened(viewport={"width": 390, "height": 800})
     assert found.evaluate("document.documentElement.scrollWidth") <= 390
     assert found.locator(".scroll").first.evaluate("box => box.scrollWidth > box.clientWidth")
-    told = "More columns to the right: scroll sideways."
-    assert found.locator("#all-together").get_by_text(told).is_visible()
+    record = "More columns to the right: scroll sideways."
+    assert found.locator("#all-together").get_by_text(record).is_visible()
     wide = opened(viewport={"width": 1800, "height": 900})
-    assert not wide.locator("article").filter(has_text="worst cases over all attacks").get_by_text(told).is_visible()
+    assert not wide.locator("article").filter(has_text="worst cases over all attacks").get_by_text(record).is_visible()
     names = found.locator("#all-together tbody th")
     assert min(name.bounding_box()["width"] for name in names.all()) > 90
     found.locator(".cell").first.click()
@@ -270,20 +270,20 @@ def test_no_serious_barrier_is_found(opened, scheme):
 
 def test_names_that_are_code_do_nothing(opened, quick, tmp_path):
     record = quick.records[0].model_copy(update={"labels": {**quick.records[0].labels, "defense": EVIL}})
-    cell = Cell(mean=1.0, note=EVIL, records=(record.id,))
+    cell = TableCell(mean=1.0, note=EVIL, records=(record.id,))
     column = Column(name="x", title=EVIL, meaning=f'" onmouseover="alert(1)" {EVIL}')
     row = Row(keys=(EVIL,), defense=EVIL, cells=(cell,), flags=(EVIL, "</script><img src=x onerror=alert(1)>"))
     table = Table(name="evil", title=EVIL, section=EVIL, columns=(column,), rows=(row,), notes=(EVIL,))
     board = Board(suite=EVIL, title=EVIL, description=EVIL, tables=(table,), flags=(EVIL,))
     file = tmp_path / "evil.html"
-    file.write_text(page.render(board, [record], [], how(quick)))
+    file.write_text(page.render_leaderboard(board, [record], [], commands_for(quick)))
     found = opened(file)
     found.locator(".about").first.hover()
     found.locator(".cell").first.click()
     assert EVIL in found.get_by_role("dialog").inner_text()
     assert found.locator("tbody th").first.inner_text().startswith(EVIL)
     assert found.locator("img").count() == 0
-    (tmp_path / "index.html").write_text(page.index([("evil", board)]))
+    (tmp_path / "index.html").write_text(page.render_index([("evil", board)]))
     assert opened(tmp_path / "index.html").get_by_role("link").inner_text() == EVIL
 
 
@@ -325,8 +325,8 @@ def test_nothing_but_our_own_script_and_style_has_any_effect(browser, written):
 
 
 def test_the_policy_of_every_page_names_what_may_run_by_its_hash(written, quick):
-    board = board_of(quick.suite, quick.records)
-    for text in (written.read_text(), page.index([("quick", board)])):
+    board = build_board(quick.suite, quick.records)
+    for text in (written.read_text(), page.render_index([("quick", board)])):
         policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
         assert "unsafe" not in policy
         assert policy.startswith("default-src 'none'")
@@ -335,11 +335,13 @@ def test_the_policy_of_every_page_names_what_may_run_by_its_hash(written, quick)
 
 
 def test_the_same_records_give_the_same_bytes(quick):
-    board = board_of(quick.suite, quick.records)
-    assert page.render(board, quick.records, [], how(quick)) == page.render(board, quick.records[::-1], [], how(quick))
+    board = build_board(quick.suite, quick.records)
+    assert page.render_leaderboard(board, quick.records, [], commands_for(quick)) == page.render_leaderboard(
+        board, quick.records[::-1], [], commands_for(quick)
+    )
 
 
-def synthetic(quick, cells=5000):
+def large_leaderboard(quick, cells=5000):
     """A leaderboard of many cells, ten columns a table, five records a cell."""
     first = quick.records[0]
     records = [
@@ -352,7 +354,7 @@ def synthetic(quick, cells=5000):
             keys=(f"defense {number}",),
             defense=f"defense {number}",
             cells=tuple(
-                Cell(
+                TableCell(
                     mean=(37 * (10 * number + n)) % 997 / 997,
                     low=0.0,
                     high=1.0,
@@ -372,14 +374,14 @@ def synthetic(quick, cells=5000):
 
 
 def test_a_page_of_5000_cells_stays_small_and_names_records(quick, opened, tmp_path):
-    board, records = synthetic(quick)
-    text = page.render(board, records, [], how(quick))
+    board, records = large_leaderboard(quick)
+    text = page.render_leaderboard(board, records, [], commands_for(quick))
     assert len(text.encode()) < 2_000_000
     file = tmp_path / "big.html"
     file.write_text(text)
     found = opened(file)
     found.locator(".sort").nth(3).click()
-    values = figures_of(found.locator("table").first, 3)
+    values = column_values(found.locator("table").first, 3)
     assert values == sorted(values)
     found.locator(".cell").first.click()
     assert found.get_by_role("dialog").locator("article").count() == 5
@@ -389,5 +391,5 @@ def test_a_page_of_5000_cells_stays_small_and_names_records(quick, opened, tmp_p
 def test_values_are_embedded_and_histories_short(written):
     data = json.loads(re.search(r'id="data">(.*?)</script>', written.read_text(), re.DOTALL)[1])
     assert len(data["records"]) == 187
-    assert all(len(told.get("points", [])) <= 30 for told in data["records"])
-    assert sum("points" in told for told in data["records"]) > 100
+    assert all(len(record.get("points", [])) <= 30 for record in data["records"])
+    assert sum("points" in record for record in data["records"]) > 100

@@ -5,25 +5,39 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fflbench.report.board import board
-from fflbench.report.statistics import estimate
-from tests.report.synthetic import WHOLE, cell, changed, chosen, diverged, failed, robust, table, three_seeds
+from fflbench.execution.run_cell import run_cell
+from fflbench.report.all_tables import build_board
+from fflbench.report.statistics import estimate_mean
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+from tests.report.synthetic_records import (
+    WHOLE,
+    as_diverged,
+    as_failed,
+    change_records_with_labels,
+    find_cell,
+    find_table,
+    label_flipping_goal,
+    records_of_three_seeds,
+    records_with_labels,
+    robustness_record,
+)
 
 SUMMARY = "digits-mlp-summary"
 
 
-def summary(records):
-    return table(board("own", records), SUMMARY)
+def build_summary_table(records):
+    return find_table(build_board("own", records), SUMMARY)
 
 
 def test_the_summary_has_the_worst_accuracy_every_excess_and_the_cost_without_attack():
-    found = summary(WHOLE)
+    found = build_summary_table(WHOLE)
     assert [column.name for column in found.columns] == ["worst_accuracy", "label-flipping", "clean_cost"]
-    assert cell(found, "fedavg", "worst_accuracy").mean == pytest.approx(fmean((0.3, 0.31, 0.32)))
-    assert cell(found, "median", "worst_accuracy").mean == pytest.approx(0.86)
-    assert cell(found, "median", "worst_accuracy").mark == "best"
-    assert cell(found, "fedavg", "label-flipping").mean == pytest.approx(0.5)
-    assert cell(found, "median", "clean_cost").mean == pytest.approx(-0.02)
+    assert find_cell(found, "fedavg", "worst_accuracy").mean == pytest.approx(fmean((0.3, 0.31, 0.32)))
+    assert find_cell(found, "median", "worst_accuracy").mean == pytest.approx(0.86)
+    assert find_cell(found, "median", "worst_accuracy").mark == "best"
+    assert find_cell(found, "fedavg", "label-flipping").mean == pytest.approx(0.5)
+    assert find_cell(found, "median", "clean_cost").mean == pytest.approx(-0.02)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -32,51 +46,150 @@ def test_worst_and_excess_are_as_defined(seed):
     untargeted, defenses, seeds = ("gaussian-noise", "noise-control"), ("fedavg", "median"), range(3)
     places = [(a, d, s) for a in ("none", *untargeted, "label-flipping") for d in defenses for s in seeds]
     accuracy, success = ({place: float(rng.uniform()) for place in places} for _ in range(2))
-    found = summary([robust(*place, accuracy[place], success[place]) for place in places])
+    found = build_summary_table([robustness_record(*place, accuracy[place], success[place]) for place in places])
     for d in defenses:
         worst = [min(accuracy[a, d, s] for a in untargeted) for s in seeds]
         excess = [success["label-flipping", d, s] - success["none", "fedavg", s] for s in seeds]
         cost = [accuracy["none", d, s] - accuracy["none", "fedavg", s] for s in seeds]
         for name, values in (("worst_accuracy", worst), ("label-flipping", excess), ("clean_cost", cost)):
-            place, expected = cell(found, d, name), estimate(values)
+            place, expected = find_cell(found, d, name), estimate_mean(values)
             assert place.mean == pytest.approx(expected.mean)
             low = max(expected.mean - expected.half_width, 0.0 if name == "worst_accuracy" else -1.0)
             assert place.low == pytest.approx(low)
 
 
 def test_the_worst_excess_is_the_highest_of_each_seed():
-    free = [robust(seed=seed, success=0.1) for seed in (0, 1)]
+    free = [robustness_record(seed=seed, success=0.1) for seed in (0, 1)]
     flips = [
-        robust(
+        robustness_record(
             "label-flipping", seed=seed, success=value, labels={"attack": name}, parameters={"attack": {"share": place}}
         )
         for place, (name, values) in enumerate((("flip 1", (0.9, 0.2)), ("flip 2", (0.3, 0.8))))
         for seed, value in enumerate(values)
     ]
-    assert cell(summary(free + flips), "fedavg", "worst_excess").mean == pytest.approx((0.9 + 0.8) / 2 - 0.1)
+    assert find_cell(build_summary_table(free + flips), "fedavg", "worst_excess").mean == pytest.approx(
+        (0.9 + 0.8) / 2 - 0.1
+    )
+
+
+TARGETS = {1: (0.9, 0.5), 2: (0.6, 0.8), 3: (0.2, 0.25)}
+"""Attack success on FedAvg by target class, for two seeds."""
+BY_CHANCE = {1: (0.5, 0.05), 2: (0.1, 0.5), 3: (0.0, 0.1)}
+"""The same without attackers."""
+
+
+def records_with_several_goals(defense="fedavg"):
+    """Label flips with different targets, and cells without attackers that are scored for all of them."""
+    goals = [label_flipping_goal(target=target) for target in TARGETS]
+    clean = [
+        robustness_record(
+            defense=defense, seed=seed, success=[rates[seed] for rates in BY_CHANCE.values()], goals=goals
+        )
+        for seed in (0, 1)
+    ]
+    flips = [
+        robustness_record(
+            *("label-flipping", defense, seed, 0.9, rates[seed]),
+            labels={"attack": f"flip to {target}"},
+            parameters={"attack": {"target": target, "share": 0.2}},
+        )
+        for target, rates in TARGETS.items()
+        for seed in (0, 1)
+    ]
+    return clean + flips
+
+
+def test_every_attack_is_compared_with_the_success_by_chance_of_its_own_goal():
+    found = build_summary_table(records_with_several_goals())
+    for target, rates in TARGETS.items():
+        expected = fmean(rate - BY_CHANCE[target][seed] for seed, rate in enumerate(rates))
+        assert find_cell(found, "fedavg", f"flip to {target}").mean == pytest.approx(expected)
+    # Of seed 0 the second target, of seed 1 the first; the highest success is another's.
+    assert find_cell(found, "fedavg", "worst_excess").mean == pytest.approx(fmean((0.6 - 0.1, 0.5 - 0.05)))
+
+
+def test_a_row_without_attack_shows_metrics_for_the_goal_of_the_tables_attack():
+    board = build_board("own", records_with_several_goals())
+    for target, rates in BY_CHANCE.items():
+        found = find_table(board, f"digits-mlp-robustness-flip-to-{target}")
+        assert find_cell(found, "fedavg (no attack)", "attack_success_rate").mean == pytest.approx(fmean(rates))
+
+
+def test_other_defenses_are_compared_with_the_baseline_without_attack_goal_by_goal():
+    records = [*records_with_several_goals(), *records_with_several_goals("median")]
+    hit = change_records_with_labels(
+        records,
+        lambda each: each.model_copy(update={"metrics": each.metrics | {"attack_success_rate": 1.0}}),
+        attack="flip to 2",
+        defense="median",
+    )
+    found = build_summary_table(hit)
+    assert find_cell(found, "median", "worst_excess").mean == pytest.approx(fmean((0.9, 0.5)))
+    behind = find_cell(found, "median", "flip to 2").records
+    clean = records_with_labels(hit, attack="none", defense="fedavg")
+    assert set(behind) == {
+        each.id for each in [*clean, *records_with_labels(hit, attack="flip to 2", defense="median")]
+    }
+
+
+@pytest.mark.parametrize("harm", [as_failed, as_diverged])
+def test_a_baseline_in_trouble_leaves_no_excess(harm):
+    found = build_summary_table(change_records_with_labels(records_with_several_goals(), harm, attack="none", seed=0))
+    assert find_cell(found, "fedavg", "flip to 1").text == "no attack-free baseline"
+
+
+def test_rates_that_are_not_one_for_each_goal_are_not_compared_with():
+    short = {"goal_attack_success_rate": [0.1, 0.2]}
+    records = change_records_with_labels(
+        records_with_several_goals(),
+        lambda each: each.model_copy(update={"metrics": each.metrics | short}),
+        attack="none",
+    )
+    assert find_cell(build_summary_table(records), "fedavg", "worst_excess").text == "no attack-free baseline"
+
+
+def test_an_f_that_is_the_true_number_of_attackers_is_shown_as_an_oracle():
+    suite = {
+        "tasks": ["digits-mlp"],
+        "attacks": ["gaussian-noise"],
+        "defenses": ["trimmed-mean"],
+        "defense": {"trimmed-mean": {"f": "attackers"}},
+        "seeds": [0],
+        "overrides": {"rounds": 1, "participants": 10, "per_round": 5},
+    }
+    (planned,) = plan(parse(suite, "own", "own"))
+    board = build_board("own", [run_cell(planned, "own"), robustness_record("gaussian-noise", "median")])
+    for found in board.tables:
+        oracle, median = found.rows
+        assert (oracle.label, median.label) == ("trimmed-mean", "median")
+        assert oracle.flags == ("trimmed-mean knows the true number of attackers of each round: an oracle",)
+        assert not median.flags
+    assert len(board.tables) == 2
 
 
 def test_targeted_attacks_count_in_excess_of_the_attack_free_rate():
-    clean = [robust(seed=seed, success=0.45) for seed in range(2)]
-    hit = [robust("label-flipping", seed=seed, success=0.6) for seed in range(2)]
-    assert cell(summary(clean + hit), "fedavg", "label-flipping").mean == pytest.approx(0.15)
+    clean = [robustness_record(seed=seed, success=0.45) for seed in range(2)]
+    hit = [robustness_record("label-flipping", seed=seed, success=0.6) for seed in range(2)]
+    assert find_cell(build_summary_table(clean + hit), "fedavg", "label-flipping").mean == pytest.approx(0.15)
 
 
 def test_without_an_attack_free_baseline_there_is_no_excess():
     records = [
-        *(robust("label-flipping", seed=seed, success=0.6) for seed in range(2)),
-        *(robust("gaussian-noise", seed=seed, success=0.2) for seed in range(2)),
+        *(robustness_record("label-flipping", seed=seed, success=0.6) for seed in range(2)),
+        *(robustness_record("gaussian-noise", seed=seed, success=0.2) for seed in range(2)),
     ]
-    place = cell(summary(records), "fedavg", "label-flipping")
+    place = find_cell(build_summary_table(records), "fedavg", "label-flipping")
     assert (place.mean, place.text) == (None, "no attack-free baseline")
-    unscored = [robust(seed=seed, metrics={"attack_success_rate": None}) for seed in range(2)]
-    assert cell(summary([*unscored, *records]), "fedavg", "label-flipping").mean is None
-    assert cell(summary(WHOLE[1:]), "median", "clean_cost").text == "no attack-free baseline"
+    for goals in ((), (label_flipping_goal(target=5),)):
+        clean = [robustness_record(seed=seed, success=0.3, goals=goals) for seed in range(2)]
+        place = find_cell(build_summary_table([*clean, *records]), "fedavg", "label-flipping")
+        assert (place.mean, place.text) == (None, "no attack-free baseline")
+    assert find_cell(build_summary_table(WHOLE[1:]), "median", "clean_cost").text == "no attack-free baseline"
 
 
-def of_strategies(figures, attack="gaussian-noise", defense="ffl"):
+def records_by_deviation(figures, attack="gaussian-noise", defense="ffl"):
     return [
-        robust(
+        robustness_record(
             *(attack, defense, seed, value),
             deviation={"strategy": number},
         )
@@ -89,68 +202,73 @@ FIGURES = {1: (0.9, 0.2), 2: (0.3, 0.8)}
 
 
 def test_each_seed_counts_with_its_worst_deviation():
-    clean = [robust(defense=name, seed=seed) for name in ("fedavg", "ffl") for seed in (0, 1)]
-    records = [*clean, *of_strategies(FIGURES)]
-    assert cell(summary(records), "ffl", "worst_accuracy").mean == pytest.approx((0.3 + 0.2) / 2)
-    spoiled = [failed(each) if each is records[-1] else each for each in records]
-    assert cell(summary(spoiled), "ffl", "worst_accuracy").text == "1 of 2 failed"
+    clean = [robustness_record(defense=name, seed=seed) for name in ("fedavg", "ffl") for seed in (0, 1)]
+    records = [*clean, *records_by_deviation(FIGURES)]
+    assert find_cell(build_summary_table(records), "ffl", "worst_accuracy").mean == pytest.approx((0.3 + 0.2) / 2)
+    spoiled = [as_failed(each) if each is records[-1] else each for each in records]
+    assert find_cell(build_summary_table(spoiled), "ffl", "worst_accuracy").text == "1 of 2 failed"
 
 
 def test_a_suite_without_fedavg_compares_with_its_first_defense_whatever_the_strategies():
-    clean = [robust(defense=name, seed=seed, accuracy=0.9) for name in ("ffl", "median") for seed in (0, 1)]
-    found = summary([*of_strategies(FIGURES), *clean])
+    clean = [robustness_record(defense=name, seed=seed, accuracy=0.9) for name in ("ffl", "median") for seed in (0, 1)]
+    found = build_summary_table([*records_by_deviation(FIGURES), *clean])
     assert found.columns[-1].title == "no attack, against ffl %"
-    assert cell(found, "median", "clean_cost").mean == pytest.approx(0)
+    assert find_cell(found, "median", "clean_cost").mean == pytest.approx(0)
 
 
-@pytest.mark.parametrize(("harm", "text"), [(failed, "incomplete"), (diverged, "diverged")])
+@pytest.mark.parametrize(("harm", "text"), [(as_failed, "incomplete"), (as_diverged, "diverged")])
 def test_a_seed_in_trouble_leaves_no_worst_case(harm, text):
-    found = summary(changed(WHOLE, harm, attack="gaussian-noise", defense="median", seed=0))
-    assert cell(found, "median", "worst_accuracy").text == text
-    assert cell(found, "fedavg", "worst_accuracy").mean is not None
+    found = build_summary_table(
+        change_records_with_labels(WHOLE, harm, attack="gaussian-noise", defense="median", seed=0)
+    )
+    assert find_cell(found, "median", "worst_accuracy").text == text
+    assert find_cell(found, "fedavg", "worst_accuracy").mean is not None
 
 
 def test_an_attack_that_was_not_run_leaves_no_worst_case():
-    gone = [each for each in WHOLE if each not in chosen(WHOLE, attack="gaussian-noise", defense="median")]
-    assert cell(summary(gone), "median", "worst_accuracy").text == "incomplete"
+    gone = [each for each in WHOLE if each not in records_with_labels(WHOLE, attack="gaussian-noise", defense="median")]
+    assert find_cell(build_summary_table(gone), "median", "worst_accuracy").text == "incomplete"
 
 
 def test_a_single_seed_says_so():
-    assert cell(summary([each for each in WHOLE if each.seed == 0]), "median", "clean_cost").note == "1 seed"
+    assert (
+        find_cell(build_summary_table([each for each in WHOLE if each.seed == 0]), "median", "clean_cost").note
+        == "1 seed"
+    )
 
 
 def test_epsilon_is_the_largest_over_seeds_and_others_promise_none():
     promised = [
-        robust(defense="ldp", seed=seed, facts={"guarantee": {"epsilon": value}})
+        robustness_record(defense="ldp", seed=seed, facts={"guarantee": {"epsilon": value}})
         for seed, value in enumerate((5.0, 7.0))
     ]
-    found = summary([*(robust(seed=seed) for seed in (0, 1)), *promised])
-    assert cell(found, "ldp", "epsilon").mean == 7.0
-    assert cell(found, "fedavg", "epsilon").text == "none"
+    found = build_summary_table([*(robustness_record(seed=seed) for seed in (0, 1)), *promised])
+    assert find_cell(found, "ldp", "epsilon").mean == 7.0
+    assert find_cell(found, "fedavg", "epsilon").text == "none"
 
 
 @pytest.mark.parametrize("promise", [None, {"epsilon": None}])
 def test_a_promise_that_is_none_is_no_promise(promise):
-    found = summary([robust(defense="ldp", facts={"guarantee": promise}), robust()])
+    found = build_summary_table([robustness_record(defense="ldp", facts={"guarantee": promise}), robustness_record()])
     assert "epsilon" not in [column.name for column in found.columns]
 
 
 def test_honest_participants_who_are_excluded_are_counted():
     records = [
-        robust(attack, "ffl", facts={"honest_excluded": count})
+        robustness_record(attack, "ffl", facts={"honest_excluded": count})
         for attack, count in (("none", 1), ("gaussian-noise", 4))
     ]
-    assert cell(summary(records), "ffl", "honest_excluded").mean == 2.5
+    assert find_cell(build_summary_table(records), "ffl", "honest_excluded").mean == 2.5
 
 
 def test_an_attack_weaker_than_noise_is_flagged():
-    assert any("gaussian-noise takes less accuracy" in flag for flag in board("own", WHOLE).flags)
+    assert any("gaussian-noise takes less accuracy" in flag for flag in build_board("own", WHOLE).flags)
     others = [each for each in WHOLE if each.labels["attack"] != "noise-control"]
-    strong = [*others, *three_seeds(attack="noise-control", accuracy=0.7)]
-    assert not any("takes less accuracy" in flag for flag in board("own", strong).flags)
-    assert any("noise-control was not run" in flag for flag in board("own", others).flags)
+    strong = [*others, *records_of_three_seeds(attack="noise-control", accuracy=0.7)]
+    assert not any("takes less accuracy" in flag for flag in build_board("own", strong).flags)
+    assert any("noise-control was not run" in flag for flag in build_board("own", others).flags)
 
 
 def test_intervals_are_over_the_worst_of_each_seed():
-    place = cell(summary(WHOLE), "fedavg", "worst_accuracy")
-    assert place.high - place.mean == pytest.approx(estimate([0.3, 0.31, 0.32]).half_width)
+    place = find_cell(build_summary_table(WHOLE), "fedavg", "worst_accuracy")
+    assert place.high - place.mean == pytest.approx(estimate_mean([0.3, 0.31, 0.32]).half_width)

@@ -5,19 +5,19 @@ import io
 
 from rich.console import Console
 
-from fflbench.report.board import board
-from fflbench.report.run_report import files, show
-from tests.report.synthetic import WHOLE, changed, failed, no_arrays, robust
+from fflbench.report.all_tables import build_board
+from fflbench.report.run_report import print_report, report_files
+from tests.report.synthetic_records import WHOLE, as_failed, change_records_with_labels, no_arrays, robustness_record
 
 
-def printed(records):
+def printed_report(records):
     console = Console(file=io.StringIO(), width=200)
-    show(board("own", records), console)
+    print_report(build_board("own", records), console)
     return console.file.getvalue()
 
 
 def test_all_tables_are_written_with_every_figure_of_the_run():
-    made = files(board("own", WHOLE), WHOLE, no_arrays)
+    made = report_files(build_board("own", WHOLE), WHOLE, no_arrays)
     page = made["tables.md"].decode()
     assert page.startswith("# own\n")
     tables = {line["table"] for line in csv.DictReader(io.StringIO(made["tables.csv"].decode()))}
@@ -26,19 +26,19 @@ def test_all_tables_are_written_with_every_figure_of_the_run():
 
 
 def test_every_figure_is_written_with_its_numbers():
-    made = files(board("own", WHOLE), WHOLE, no_arrays)
+    made = report_files(build_board("own", WHOLE), WHOLE, no_arrays)
     drawn = {name.removesuffix(".svg") for name in made if name.endswith(".svg")}
     assert len(drawn) >= 3
     assert {f"{name}.{ending}" for name in drawn for ending in ("svg", "csv")} <= set(made)
 
 
 def test_the_terminal_says_what_concerns_more_than_one_row():
-    records = changed(WHOLE, failed, attack="gaussian-noise", defense="median", seed=0)
-    text = printed(records)
+    records = change_records_with_labels(WHOLE, as_failed, attack="gaussian-noise", defense="median", seed=0)
+    text = printed_report(records)
     assert "digits-mlp: worst cases over all attacks" in text
     assert "⚑ 1 cell failed: digits-mlp · robustness · gaussian-noise · median · seed 0: boom" in text
-    assert "1 cell failed" in files(board("own", records), records, no_arrays)["tables.md"].decode()
+    assert "1 cell failed" in report_files(build_board("own", records), records, no_arrays)["tables.md"].decode()
 
 
 def test_names_are_printed_letter_by_letter():
-    assert "[bold]x[/bold]" in printed([robust(defense="[bold]x[/bold]")])
+    assert "[bold]x[/bold]" in printed_report([robustness_record(defense="[bold]x[/bold]")])

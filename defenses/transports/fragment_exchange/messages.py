@@ -1,34 +1,36 @@
 """Messages of the fragment exchange.
 
 ```
-Initiator k                        Acceptor j                      Server
-    │ Offer: power, sealed seed        │                              │
-    │─────────────────────────────────►│                              │
-    │ Answer: power, sealed seed,      │                              │
-    │         two masked vectors, MAC  │                              │
-    │◄─────────────────────────────────│                              │
-    │ Reply: two masked vectors, MAC   │                              │
-    │─────────────────────────────────►│                              │
-    │ Submission: encrypted mixed update, the partner's sealed seed   │
+Initiator k                          Acceptor j                    Server
+    │ ExchangeOffer: power, sealed seed  │                            │
+    │───────────────────────────────────►│                            │
+    │ ExchangeAnswer: power, sealed seed,│                            │
+    │         two masked vectors, MAC    │                            │
+    │◄───────────────────────────────────│                            │
+    │ ExchangeReply: two masked vectors, │                            │
+    │         MAC                        │                            │
+    │───────────────────────────────────►│                            │
+    │ ExchangeSubmission: encrypted mixed update, the partner's       │
+    │         sealed seed                │                            │
     │────────────────────────────────────────────────────────────────►│
-    │                                  │───── Submission ────────────►│
-    │◄──────────────── FeedbackMessage, by the rule ─────────────────│
+    │                                    │──── ExchangeSubmission ───►│
+    │◄──────────────── FeedbackMessage, by the rule ──────────────────│
 ```
 """
 
 from dataclasses import dataclass
 
-from fflbench.federation.messages import Bytes, Message, Part
+from fflbench.plugin import Bytes, Message, MessagePart
 
-POWER = Part("power", "A partner's half of a Diffie-Hellman key agreement")
-SEALED_SEED = Part("sealed seed", "The seed of a pad, sealed for the server")
-MASKED = Part("masked vector", "Updates under one-time pads", vector=True)
-MIXED = Part("mixed update", "An update submitted after an exchange", vector=True)
-MAC = Part("mac", "Authentication codes")
+POWER = MessagePart("power", "A partner's half of a Diffie-Hellman key agreement")
+SEALED_SEED = MessagePart("sealed seed", "The seed of a pad, sealed for the server")
+MASKED = MessagePart("masked vector", "Updates under one-time pads", vector=True)
+MIXED = MessagePart("mixed update", "An update submitted after an exchange", vector=True)
+MAC = MessagePart("mac", "Authentication codes")
 
 
 @dataclass(frozen=True, repr=False)
-class Offer(Message):
+class ExchangeOffer(Message):
     """The initiator's power and its seed of r, sealed for the server."""
 
     KIND = 1
@@ -39,7 +41,7 @@ class Offer(Message):
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(Message):
+class ExchangeAnswer(Message):
     """The acceptor's power and sealed seed, and its update twice masked: whole, and what it keeps."""
 
     KIND = 2
@@ -59,7 +61,7 @@ class Answer(Message):
 
 
 @dataclass(frozen=True, repr=False)
-class Reply(Message):
+class ExchangeReply(Message):
     """The initiator's update, twice masked."""
 
     KIND = 3
@@ -71,7 +73,7 @@ class Reply(Message):
 
 
 @dataclass(frozen=True, repr=False)
-class Submission(Message):
+class ExchangeSubmission(Message):
     """A mixed update under the partner's pad r, and that pad's sealed seed."""
 
     KIND = 4

@@ -7,29 +7,37 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Gt
 
-from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.groups import GROUPS
-from fflbench.crypto.pads import Words
-from fflbench.federation.chain import Chain
-from fflbench.federation.timing import Timing
-from fflbench.measures.measure import Context, Measure, Outcome
-from fflbench.metrics import LOWER, STILL, share, with_floor
-from fflbench.records.record import Record
-from fflbench.records.validation import Content, Count
-from fflbench.registration import measure
-from fflbench.registry import Kind
-from fflbench.tasks import Task
-from fflbench.types import Vector
+from fflbench.plugin import (
+    DIFFIE_HELLMAN_GROUPS,
+    LOWER,
+    NO_DRIFT,
+    Chain,
+    Context,
+    Count,
+    Entropy,
+    Kind,
+    Measure,
+    Outcome,
+    Record,
+    RecordFields,
+    Task,
+    Timing,
+    Vector,
+    keystream,
+    measure,
+    share,
+    with_floor,
+)
 
-from .parties import Server
-from .partner import Heard, PartnerAttack, Unmasked
+from .parties import ExchangeServer
+from .parties_with_breakable_pads import PARTIES
+from .partner_attack_base import InitiatorView, PartnerAttack, RecoveredUpdate
 from .transport import FragmentExchange
-from .weak_pads import PARTIES
 
 BITS = 32
 
 
-class _Facts(Content):
+class _Facts(RecordFields):
     bits: Count
     demonstration: bool
 
@@ -44,9 +52,11 @@ class Partner(Measure):
     joined = ()
     facts = _Facts
     metrics = (
-        share("recovered", "recovered", "Coordinates of the update, to the bit.", LOWER, headline=True, drift=STILL),
-        share("wrong_claims", "wrong claims", "Coordinates that the attack is sure of and wrong about.", drift=STILL),
-        *with_floor(share("bit_accuracy", "bits right", "Half is chance.", LOWER, headline=True, drift=STILL)),
+        share("recovered", "recovered", "Coordinates of the update, to the bit.", LOWER, headline=True, drift=NO_DRIFT),
+        share(
+            "wrong_claims", "wrong claims", "Coordinates that the attack is sure of and wrong about.", drift=NO_DRIFT
+        ),
+        *with_floor(share("bit_accuracy", "bits right", "Half is chance.", LOWER, headline=True, drift=NO_DRIFT)),
     )
 
     pads: Annotated[
@@ -61,40 +71,38 @@ class Partner(Measure):
         if any(record.facts["demonstration"] for record in records):
             yield "a demonstration of an insecure exchange, to show that the attacks work"
 
-    def takes(self, attack: Any) -> bool:
+    def accepts_attack(self, attack: Any) -> bool:
         return isinstance(attack, PartnerAttack)
 
-    def applies(self, defense: Chain) -> bool:
+    def applies_to(self, defense: Chain) -> bool:
         return isinstance(defense.transport, FragmentExchange)
 
-    def steps(self, task: Task) -> int:
+    def step_count(self, task: Task) -> int:
         return self.pairs
 
-    def estimate(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
+    def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         return 0.1 * self.pairs
 
     def run(self, context: Context) -> Outcome:
         import torch
 
-        from fflbench.engines.flat_model import FlatModel
-        from fflbench.federation.rounds import new_model, one_thread
-        from fflbench.privacy.victims import draw, prepare, trained
+        from fflbench.plugin import FlatModel, new_model, one_thread, victim_updates
 
         task, seed, attack, device = context.task, context.seed, context.attack, context.device
         history, seconds = [], 0.0
         with one_thread():
             model = FlatModel(new_model(task, seed), torch.device(device))
-            held = draw(task, self.pairs, 2, self.batch, seed)
-            prepare(task, model, held, 0, seed)
-            server = Server(Entropy(seed))
+            held = victim_updates.draw_victim_examples(task, self.pairs, 2, self.batch, seed)
+            victim_updates.pretrain_global_model(task, model, held, 0, seed)
+            server = ExchangeServer(Entropy(seed))
             for number, of_pair in enumerate(held):
-                updates = trained(task, model, of_pair, 1, self.rate).updates
-                heard = self._exchange(context.defense.transport, server, updates[0], updates[1], number, seed)
+                updates = victim_updates.train_victims(task, model, of_pair, 1, self.rate).updates
+                view = self._run_exchange(context.defense.transport, server, updates[0], updates[1], number, seed)
                 start = time.perf_counter()
-                unmasked = attack.unmask(heard)
+                recovered = attack.recover_update(view)
                 seconds += time.perf_counter() - start
-                history.append({"pair": number, **_scored(unmasked, heard.own, updates[1].view(np.uint32))})
-                context.step(number + 1)
+                history.append({"pair": number, **_score_recovery(recovered, view.own, updates[1].view(np.uint32))})
+                context.report_step(number + 1)
         return Outcome(
             metrics={metric.name: float(np.mean([item[metric.name] for item in history])) for metric in self.metrics},
             history=history,
@@ -108,15 +116,17 @@ class Partner(Measure):
             seconds={"attack": seconds},
         )
 
-    def _exchange(self, transport: Any, server: Server, one: Vector, other: Vector, number: int, seed: int) -> Heard:
+    def _run_exchange(
+        self, transport: Any, server: ExchangeServer, one: Vector, other: Vector, number: int, seed: int
+    ) -> InitiatorView:
         """Return the initiator's view after an exchange, without the submissions."""
         asking, asked = PARTIES[self.pads]
-        common = (server.public, Entropy(seed), GROUPS[transport.group])
+        common = (server.public, Entropy(seed), DIFFIE_HELLMAN_GROUPS[transport.group])
         initiator = asking(one, 0, 1, number, *common)
         acceptor = asked(other, 1, 0, number, *common)
-        answer = acceptor.take(initiator.offer())
-        acceptor.finish(initiator.take(answer))
-        return Heard(
+        answer = acceptor.answer_offer(initiator.make_offer())
+        acceptor.finish_exchange(initiator.reply_to_answer(answer))
+        return InitiatorView(
             whole=np.frombuffer(answer.whole, np.uint32),
             kept=np.frombuffer(answer.kept, np.uint32),
             mask=initiator.mask,
@@ -124,16 +134,16 @@ class Partner(Measure):
         )
 
 
-def _scored(unmasked: Unmasked, own: Words, true: Words) -> dict[str, float]:
+def _score_recovery(recovered: RecoveredUpdate, own: keystream.Words, true: keystream.Words) -> dict[str, float]:
     """Return the shares of recovered coordinates, wrong claims and right bits; with one's own update as the floor."""
-    right = unmasked.words == true
+    right = recovered.words == true
     return {
-        "recovered": float(np.mean(right & unmasked.sure)),
-        "wrong_claims": float(np.mean(~right & unmasked.sure)),
-        "bit_accuracy": _equal_bits(unmasked.words, true),
-        "floor_bit_accuracy": _equal_bits(own, true),
+        "recovered": float(np.mean(right & recovered.certain)),
+        "wrong_claims": float(np.mean(~right & recovered.certain)),
+        "bit_accuracy": _share_of_equal_bits(recovered.words, true),
+        "floor_bit_accuracy": _share_of_equal_bits(own, true),
     }
 
 
-def _equal_bits(one: Words, other: Words) -> float:
+def _share_of_equal_bits(one: keystream.Words, other: keystream.Words) -> float:
     return 1 - float(np.bitwise_count(one ^ other).sum()) / (BITS * len(one))

@@ -12,31 +12,36 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.arrays.kernels import compact, finite_rows
-from fflbench.crypto import pads
-from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.errors import ProtocolError
-from fflbench.crypto.groups import GROUPS
-from fflbench.errors import ParameterError
-from fflbench.federation import (
+from fflbench.plugin import (
+    DIFFIE_HELLMAN_GROUPS,
+    SERVER,
     Deviation,
+    Entropy,
     Feedback,
+    FeedbackMessage,
+    Indices,
+    Matrix,
+    Message,
     ObservedUpdates,
+    ParameterError,
     ParticipantView,
+    ProtocolError,
     Rows,
     Setting,
     Transcript,
     Transport,
     Upload,
+    Vector,
     View,
+    compact,
+    finite_rows,
+    keystream,
+    transport,
 )
-from fflbench.federation.messages import SERVER, FeedbackMessage, Message
-from fflbench.registration import transport
-from fflbench.types import Indices, Matrix, Vector
 
-from .deviation import ExchangeDeviation
-from .messages import Submission
-from .parties import Acceptor, Initiator, Server, exchange_fragments, swap_in_place
+from .attacker_deviation import ExchangeDeviation
+from .messages import ExchangeSubmission
+from .parties import Acceptor, ExchangeServer, Initiator, exchange_fragments, swap_coordinates_in_place
 
 M = TypeVar("M", bound=Message)
 Flags = npt.NDArray[np.bool_]
@@ -74,7 +79,7 @@ class FragmentExchange(Transport):
     warmup: Annotated[int, Ge(0), "first rounds in which everybody accepts everybody"] = 0
 
     @property
-    def leaves_out(self) -> str:
+    def simulated_part(self) -> str:
         return "" if self.mode == "full" else 'keys, pads and messages (set mode = "full")'
 
     def validate(self, per_round: int) -> None:
@@ -85,20 +90,20 @@ class FragmentExchange(Transport):
     def begin(self, setting: Setting, entropy: Entropy) -> None:
         super().begin(setting, entropy)
         self.memory["local"] = np.zeros((setting.participants, setting.participants))
-        self.reference = float(self.counts(np.arange(setting.participants)).mean())
-        self.server = Server(entropy) if self.mode == "full" else None
+        self.reference = float(self.participant_weights(np.arange(setting.participants)).mean())
+        self.server = ExchangeServer(entropy) if self.mode == "full" else None
         self.partner: dict[int, int] = {}
 
     def transmit(self, upload: Upload) -> Transcript:
         deviation = upload.deviation or ExchangeDeviation()
         selected, attackers, transcript = upload.participants, upload.attackers, Transcript(upload.round)
-        pairs = self._pair(upload.round, selected, attackers, deviation.avoid_each_other)
+        pairs = self._pair_participants(upload.round, selected, attackers, deviation.avoid_each_other)
         paired = np.zeros(len(selected), bool)
         paired[np.array(pairs, int).ravel()] = True
         lone = attackers & ~paired if deviation.lone_sender else np.zeros(len(selected), bool)
-        whole = self._whole(upload, lone, attackers & paired, deviation)
+        whole = self._unmixed_rows(upload, lone, attackers & paired, deviation)
         # Scaled and mixed in place: what was handed in is not needed again, and another matrix may not fit.
-        rows = self._scale(upload.rows, selected, upload.model)
+        rows = self._scale_by_examples(upload.rows, selected, upload.model)
         self.watched(transcript, upload)
         finite = finite_rows(rows)
         transcript.facts["faults"] = []
@@ -107,12 +112,14 @@ class FragmentExchange(Transport):
             if deviation.abort and attackers[list(pair)].sum() == 1:
                 transcript.facts["faults"].append("between partners: broken off")
                 continue
-            exchange = self._exchange if self.mode == "full" else self._swap
+            exchange = self._exchange_messages if self.mode == "full" else self._swap_without_messages
             arrived[list(pair)] = exchange(transcript, selected, rows, pair, whole)
         for place in np.flatnonzero(lone).tolist():
-            arrived[place] = self._submit_alone(transcript, int(selected[place]), whole[place], rows[place])
+            arrived[place] = self._submit_unmixed(transcript, int(selected[place]), whole[place], rows[place])
         self._record_round(transcript, selected, pairs, lone, arrived, finite, rows)
-        transcript.views["server"] = self._view(upload, rows, arrived, all_finite=bool(finite.all()) and not whole)
+        transcript.views["server"] = self._server_view(
+            upload, rows, arrived, all_finite=bool(finite.all()) and not whole
+        )
         return transcript
 
     def deliver(self, transcript: Transcript, feedback: Feedback) -> None:
@@ -121,7 +128,7 @@ class FragmentExchange(Transport):
             message = FeedbackMessage.of(transcript.round, who, value)
             try:
                 if self.mode == "full":
-                    message = FeedbackMessage.from_bytes(self._send(transcript, message).to_bytes())
+                    message = FeedbackMessage.from_bytes(self._record_in_ledger(transcript, message).to_bytes())
                 if message.round != transcript.round:
                     raise ProtocolError("feedback of another round")
                 difference = message.value
@@ -158,32 +165,34 @@ class FragmentExchange(Transport):
             "share_of_honest_framed": len(set(framed)) / max(self.setting.participants - len(attackers), 1),
         }
 
-    def counts(self, who: Indices) -> npt.NDArray[np.float64]:
+    def participant_weights(self, who: Indices) -> npt.NDArray[np.float64]:
         """Return the weight of each participant, in examples."""
         return self.setting.sizes[who].astype(np.float64) if self.weighting == "examples" else np.ones(len(who))
 
-    def accepts(self, round: int, asked: int, asking: int, *, first: bool) -> bool:
-        """Return whether a participant exchanges with another; `first` says that it is the initiator.
+    def accepts_partner(self, round: int, participant: int, partner: int, *, initiates: bool) -> bool:
+        """Return whether a participant exchanges with another; `initiates` says that it is the initiator.
 
         The other must be at or above the first quartile of one's own local reputations, own entry left out.
         """
         if round < self.warmup:
             return True
-        local = self.memory["local"][asked]
-        quartile = np.quantile(np.delete(local, asked), 0.25)
-        strictly = first and self.acceptance == "literal"
-        return bool(local[asking] > quartile if strictly else local[asking] >= quartile)
+        local = self.memory["local"][participant]
+        quartile = np.quantile(np.delete(local, participant), 0.25)
+        strictly = initiates and self.acceptance == "literal"
+        return bool(local[partner] > quartile if strictly else local[partner] >= quartile)
 
-    def _whole(self, upload: Upload, lone: Flags, exchanging: Flags, deviation: ExchangeDeviation) -> dict[int, Vector]:
+    def _unmixed_rows(
+        self, upload: Upload, lone: Flags, exchanging: Flags, deviation: ExchangeDeviation
+    ) -> dict[int, Vector]:
         """Return the rows, by place, of those who submit their own update unmixed, whether or not they exchanged."""
         own = np.flatnonzero(lone | exchanging & (deviation.strategy != 1))
         who, rows = upload.participants[own], upload.rows[own]
         if deviation.strategy == 3 and len(own):
             assert upload.clean is not None
             rows = upload.clean(who).copy()
-        return dict(zip(own.tolist(), self._scale(rows, who, upload.model), strict=True))
+        return dict(zip(own.tolist(), self._scale_by_examples(rows, who, upload.model), strict=True))
 
-    def _view(self, upload: Upload, rows: Matrix, arrived: Flags, all_finite: bool) -> View:
+    def _server_view(self, upload: Upload, rows: Matrix, arrived: Flags, all_finite: bool) -> View:
         who = upload.participants[arrived]
         view = View(
             round=upload.round,
@@ -198,7 +207,7 @@ class FragmentExchange(Transport):
         if not all_finite:
             view = view.without_non_finite()
         assert view.participants is not None
-        counts = self.counts(view.participants)
+        counts = self.participant_weights(view.participants)
         # Turns the mean of scaled rows into a mean by examples over the participants whose rows arrived.
         return replace(view, scale=len(counts) * self.reference / float(counts.sum()) if len(counts) else 1.0)
 
@@ -227,8 +236,8 @@ class FragmentExchange(Transport):
             "framed": sorted(int(selected[one]) for one in planted if not np.isfinite(rows[one]).all()),
         }
 
-    def _scale(self, rows: Matrix, who: Indices, model: Vector) -> Matrix:
-        factors = self.counts(who) / self.reference
+    def _scale_by_examples(self, rows: Matrix, who: Indices, model: Vector) -> Matrix:
+        factors = self.participant_weights(who) / self.reference
         with np.errstate(over="ignore", invalid="ignore"):
             rows *= factors.astype(np.float32)[:, None]
             if self.normalise == "literal":
@@ -237,7 +246,9 @@ class FragmentExchange(Transport):
                     row += np.float32(factor - 1) * model
         return rows
 
-    def _pair(self, round: int, selected: Indices, attackers: Flags, avoiding: bool) -> list[tuple[int, int]]:
+    def _pair_participants(
+        self, round: int, selected: Indices, attackers: Flags, avoiding: bool
+    ) -> list[tuple[int, int]]:
         """Return pairs: in random order, each free participant asks random free others until one agrees."""
         rng = self.entropy.generator("pairing", round)
         free = set(range(len(selected)))
@@ -248,40 +259,42 @@ class FragmentExchange(Transport):
             for other in rng.permutation(sorted(free - {one})):
                 if avoiding and attackers[one] and attackers[other]:
                     continue
-                willing = attackers[one] or self.accepts(round, selected[one], selected[other], first=True)
-                agreed = attackers[other] or self.accepts(round, selected[other], selected[one], first=False)
+                willing = attackers[one] or self.accepts_partner(round, selected[one], selected[other], initiates=True)
+                agreed = attackers[other] or self.accepts_partner(
+                    round, selected[other], selected[one], initiates=False
+                )
                 if willing and agreed:
                     pairs.append((int(one), int(other)))
                     free -= {one, other}
                     break
         return pairs
 
-    def _swap(
+    def _swap_without_messages(
         self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
     ) -> tuple[bool, bool]:
         """Exchange without keys, pads or messages: the same coordinates are swapped."""
         one, other = pair
-        secret = self.entropy.derive("fast mask")
-        mask = pads.mask(secret, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
-        swap_in_place(rows[one], rows[other], mask)
+        secret = self.entropy.derive_secret("fast mask")
+        mask = keystream.random_mask(secret, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
+        swap_coordinates_in_place(rows[one], rows[other], mask)
         for place in set(pair).intersection(whole):
             rows[place] = whole[place]
         return True, True
 
-    def _exchange(
+    def _exchange_messages(
         self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
     ) -> tuple[bool, bool]:
         """Exchange with all messages; a fault between partners drops both rows, one at the server only its sender's."""
         assert self.server is not None
         (one, other), round = pair, transcript.round
         k, j = int(selected[one]), int(selected[other])
-        public, group = self.server.public, GROUPS[self.group]
+        public, group = self.server.public, DIFFIE_HELLMAN_GROUPS[self.group]
         with transcript.timed("participants"):
             initiator = Initiator(rows[one], k, j, round, public, self.entropy, group)
             acceptor = Acceptor(rows[other], j, k, round, public, self.entropy, group)
         try:
             with transcript.timed("participants"):
-                exchange_fragments(initiator, acceptor, lambda message: self._send(transcript, message))
+                exchange_fragments(initiator, acceptor, lambda message: self._record_in_ledger(transcript, message))
         except ProtocolError as error:
             transcript.facts["faults"].append(f"between partners: {error}")
             return False, False
@@ -292,40 +305,40 @@ class FragmentExchange(Transport):
                 received, extra = tuple(party.transcript), {"mask": party.mask}
                 transcript.views[party.name] = ParticipantView(view.update, view.size, received, extra)
             if place in whole:
-                arrived.append(self._submit_alone(transcript, party.name, whole[place], rows[place]))
+                arrived.append(self._submit_unmixed(transcript, party.name, whole[place], rows[place]))
             else:
-                arrived.append(self._submit(transcript, party.submission(), rows[place]))
+                arrived.append(self._send_and_decrypt(transcript, party.submission(), rows[place]))
         return arrived[0], arrived[1]
 
-    def _submit(self, transcript: Transcript, submission: Submission, out: Vector) -> bool:
+    def _send_and_decrypt(self, transcript: Transcript, submission: ExchangeSubmission, out: Vector) -> bool:
         """Send a submission to the server, which decrypts it into a row; return whether that worked."""
         assert self.server is not None
-        self._send(transcript, submission)
+        self._record_in_ledger(transcript, submission)
         try:
             with transcript.timed("server"):
-                self.server.open(submission, submission.round, submission.sender, out)
+                self.server.decrypt_submission(submission, submission.round, submission.sender, out)
         except ProtocolError as error:
             transcript.facts["faults"].append(f"at the server: {error}")
             return False
         return True
 
-    def _submit_alone(self, transcript: Transcript, name: int, row: Vector, out: Vector) -> bool:
+    def _submit_unmixed(self, transcript: Transcript, name: int, row: Vector, out: Vector) -> bool:
         """Submit a row that was not mixed."""
         if self.mode == "full":
-            return self._submit(transcript, self._alone(transcript.round, name, row), out)
+            return self._send_and_decrypt(transcript, self._encrypt_unmixed(transcript.round, name, row), out)
         out[:] = row
         return True
 
-    def _alone(self, round: int, name: int, row: Vector) -> Submission:
+    def _encrypt_unmixed(self, round: int, name: int, row: Vector) -> ExchangeSubmission:
         """Return an attacker's submission of a row that was not mixed, under a pad of its own."""
         assert self.server is not None
-        seed = self.entropy.bytes(pads.SEED_BYTES, "seed of a lone pad", round, name)
+        seed = self.entropy.random_bytes(keystream.SEED_BYTES, "seed of a lone pad", round, name)
         encrypted = np.empty(len(row), np.uint32)
-        pads.add_pad(row.view(np.uint32), pads.pad_key(seed, "r", round), encrypted)
-        sealed = self.server.public.seal(seed, self.entropy, round, "lone", name)
-        return Submission(round, name, SERVER, pads.as_bytes(encrypted), sealed)
+        keystream.xor_keystream(row.view(np.uint32), keystream.keystream_key(seed, "r", round), encrypted)
+        sealed = self.server.public.encrypt(seed, self.entropy, round, "lone", name)
+        return ExchangeSubmission(round, name, SERVER, keystream.as_bytes(encrypted), sealed)
 
-    def _send(self, transcript: Transcript, message: M, /) -> M:
+    def _record_in_ledger(self, transcript: Transcript, message: M, /) -> M:
         """Add a message to the ledger, as it is sent."""
-        transcript.ledger.enter(message)
+        transcript.ledger.add(message)
         return message

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fflbench import parameters, registry
+from fflbench import plugin_parameters, registry
 from fflbench.federation.chain import PLAIN
-from fflbench.parameters import Parameter
-from fflbench.records.parts import parts_of
+from fflbench.plugin_parameters import Parameter
+from fflbench.records.cell_configuration import registered_parts
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report.commands import Commands, plugin_options
-from fflbench.report.groups import expanded, measure_of
-from fflbench.report.picture import Picture
-from fflbench.report.table import Board, Cell, Column, Row, Table
-from fflbench.texts import slug
+from fflbench.report.figure_files import ReportFigure
+from fflbench.report.record_groups import expand_shared_records, measure_class
+from fflbench.report.reproduction_commands import ReproductionCommands, plugin_options
+from fflbench.report.table_model import Board, Column, Row, Table, TableCell
+from fflbench.safe_texts import slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -33,75 +33,79 @@ POINTS = 30
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def render(board: Board, records: Sequence[Record], drawn: Sequence[Picture], how: Commands) -> str:
+def render_leaderboard(
+    board: Board, records: Sequence[Record], figures: Sequence[ReportFigure], commands: ReproductionCommands
+) -> str:
     """Return the page; the same records give the same bytes."""
     from markupsafe import Markup
 
-    ordered = sorted(records, key=lambda record: (_name(record), record.configuration["seed"], record.id))
+    ordered = sorted(records, key=lambda record: (_joined_labels(record), record.configuration["seed"], record.id))
     places = {record.id: place for place, record in enumerate(ordered)}
-    names = _defenses(records)
+    names = _defense_labels(records)
     data = {
         "suite": slug(board.suite),
-        "records": [_record(record, whole=len(ordered) < EMBEDDED) for record in ordered],
+        "records": [_record_data(record, whole=len(ordered) < EMBEDDED) for record in ordered],
         "digits": {table.name: [column.digits for column in table.columns] for table in board.tables},
-        "good": {table.name: [_good(column) for column in table.columns] for table in board.tables},
+        "good": {table.name: [_better_direction(column) for column in table.columns] for table in board.tables},
     }
-    return _fill(
+    return _render_template(
         "page.html.j2",
         board=board,
-        how=how,
+        how=commands,
         count=len(ordered),
         defenses=names,
-        words=_words(records),
+        words=_glossary(records),
         sections=[
-            (slug(title), title, [_table(table, places) for table in board.tables if table.section == title])
+            (slug(title), title, [_table_data(table, places) for table in board.tables if table.section == title])
             for title in board.sections
         ],
-        figures=[_figure(picture) for picture in drawn],
-        js=_own("page.js"),
-        data=Markup(_json(data)),  # noqa: S704 (no tag can end it)
+        figures=[_figure_data(picture) for picture in figures],
+        js=_inline_file("page.js"),
+        data=Markup(_script_safe_json(data)),  # noqa: S704 (no tag can end it)
     )
 
 
-def index(boards: Sequence[tuple[str, Board]]) -> str:
+def render_index(boards: Sequence[tuple[str, Board]]) -> str:
     """Return a page that links to all leaderboards, each in a folder of its name."""
-    return _fill("index.html.j2", boards=boards)
+    return _render_template("index.html.j2", boards=boards)
 
 
-def _fill(template: str, **values: Any) -> str:
+def _render_template(template: str, **values: Any) -> str:
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    css = _own("page.css")
-    script = f"; script-src {_hash(values['js'])}" if "js" in values else ""
-    policy = f"default-src 'none'; img-src data:; style-src {_hash(css)}{script}; base-uri 'none'; form-action 'none'"
-    return environment.from_string(_file(template)).render(css=css, policy=Markup(policy), **values)  # noqa: S704 (ours)
+    css = _inline_file("page.css")
+    script = f"; script-src {_policy_hash(values['js'])}" if "js" in values else ""
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {_policy_hash(css)}{script}; base-uri 'none'; form-action 'none'"
+    )
+    return environment.from_string(_read_package_file(template)).render(css=css, policy=Markup(policy), **values)  # noqa: S704 (ours)
 
 
-def _own(name: str) -> "Markup":
+def _inline_file(name: str) -> "Markup":
     """Return one of this package's files, to be placed between two tags."""
     from markupsafe import Markup
 
-    return Markup(f"\n{_file(name)}\n")  # noqa: S704 (our own file)
+    return Markup(f"\n{_read_package_file(name)}\n")  # noqa: S704 (our own file)
 
 
-def _hash(inline: str) -> str:
+def _policy_hash(inline: str) -> str:
     """Return the hash by which a security policy allows an inline script or style, and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
-def _file(name: str) -> str:
+def _read_package_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
-def _json(data: Any) -> str:
+def _script_safe_json(data: Any) -> str:
     """Return JSON for a script element, without characters that HTML interprets."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _short(number: int) -> str:
+def _base_36(number: int) -> str:
     """Return a number in base 36, as the script reads it."""
     text = ""
     while True:
@@ -111,84 +115,88 @@ def _short(number: int) -> str:
             return text
 
 
-def _defenses(records: Sequence[Record]) -> list[str]:
+def _defense_labels(records: Sequence[Record]) -> list[str]:
     """Return the defenses' labels, without their deviations."""
-    return sorted({record.labels["defense"] for record in expanded(records)})
+    return sorted({record.labels["defense"] for record in expand_shared_records(records)})
 
 
-def _words(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
+def _glossary(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     """Return title, summary and citation of the names on the page, as far as their plugins are loaded."""
     words: dict[str, tuple[str, str, str, str]] = {}
     for record in records:
-        for label, kind, name in _named(record):
+        for label, kind, name in _labelled_plugins(record):
             if label not in words and (entry := registry.find(kind, name)):
                 words[label] = (label, entry.title, entry.summary, entry.citation)
-        for parameter in _deviations(record):
+        for parameter in _deviation_parameters(record):
             words.setdefault(parameter.name, (parameter.name, parameter.name, f"{parameter.meaning}.", ""))
     return sorted(words.values())
 
 
-def _named(record: Record) -> Iterator[tuple[str, Kind, str]]:
+def _labelled_plugins(record: Record) -> Iterator[tuple[str, Kind, str]]:
     """Yield the labels of a record's parts with their kinds and names; those of a chain without label by name."""
     defense, whole = record.labels["defense"], "rule" in record.configuration["defense"]
     yield defense, Kind.DEFENSE, record.defense
-    for part in parts_of(record.configuration):
+    for part in registered_parts(record.configuration):
         if part.name != PLAIN:
             alone = whole and part.name == record.defense
             yield defense if alone else record.labels.get(part.kind, part.name), part.kind, part.name
 
 
-def _deviations(record: Record) -> Sequence[Parameter]:
+def _deviation_parameters(record: Record) -> Sequence[Parameter]:
     """Return the parameters of a record's deviation, where its transport is loaded."""
     chosen = record.configuration.get("deviation")
     entry = registry.find(Kind.TRANSPORT, chosen["name"]) if chosen else None
-    return parameters.of_dataclass(entry.target.deviation) if entry and entry.target.deviation else ()
+    return plugin_parameters.parameters_of_dataclass(entry.target.deviation) if entry and entry.target.deviation else ()
 
 
-def _table(table: Table, places: Mapping[str, int]) -> dict[str, Any]:
+def _table_data(table: Table, record_indices: Mapping[str, int]) -> dict[str, Any]:
     return {
         "name": table.name,
         "title": table.title,
         "heading": ", ".join(table.keys),
         "columns": table.columns,
-        "rows": [_row(row, table, places) for row in table.rows],
+        "rows": [_row_data(row, table, record_indices) for row in table.rows],
         "flags": table.flags,
         "notes": table.notes,
     }
 
 
-def _row(row: Row, table: Table, places: Mapping[str, int]) -> dict[str, Any]:
+def _row_data(row: Row, table: Table, record_indices: Mapping[str, int]) -> dict[str, Any]:
     flags = table.flags
     return {
         "label": row.label,
         "defense": row.defense,
         "flags": [flags.index(flag) + 1 for flag in row.flags],
-        "cells": [_cell(cell, column, places) for cell, column in zip(row.cells, table.columns, strict=True)],
+        "cells": [
+            _cell_data(cell, column, record_indices) for cell, column in zip(row.cells, table.columns, strict=True)
+        ],
     }
 
 
-def _cell(cell: Cell, column: Column, places: Mapping[str, int]) -> dict[str, Any]:
+def _cell_data(cell: TableCell, column: Column, record_indices: Mapping[str, int]) -> dict[str, Any]:
     shown: dict[str, str | None] = {"mark": cell.mark, "note": cell.note, "spread": "", "text": cell.text}
     shown |= {"value": None, "half": None}
     if cell.mean is not None:
-        shown |= {"value": f"{cell.mean * column.factor:.9g}", "text": column.number(cell.mean)}
-        shown["spread"] = cell.interval(column)
+        shown |= {"value": f"{cell.mean * column.factor:.9g}", "text": column.format_value(cell.mean)}
+        shown["spread"] = cell.interval_text(column)
         if cell.low is not None and cell.high is not None:
             shown["half"] = f"{(cell.high - cell.low) / 2 * column.factor:.9g}"
     # An empty cell links to no records.
-    behind = sorted(places[name] for name in cell.records if name in places and (shown["text"] or shown["note"]))
-    return {**shown, "records": " ".join(map(_short, behind))}
+    behind = sorted(
+        record_indices[name] for name in cell.records if name in record_indices and (shown["text"] or shown["note"])
+    )
+    return {**shown, "records": " ".join(map(_base_36, behind))}
 
 
-def _good(column: Column) -> int:
+def _better_direction(column: Column) -> int:
     """Return whether higher (1) or lower (-1) is better, or neither (0)."""
     return 0 if column.higher_is_better is None or not column.ranked else 1 if column.higher_is_better else -1
 
 
-def _record(record: Record, *, whole: bool) -> dict[str, Any]:
+def _record_data(record: Record, *, whole: bool) -> dict[str, Any]:
     """Return the data that the page shows of a record."""
     data: dict[str, Any] = {
-        "name": _name(record),
+        "name": _joined_labels(record),
         "seed": record.configuration["seed"],
         "id": record.id,
         **({"plugins": "".join(options)} if (options := plugin_options(record)) else {}),
@@ -196,9 +204,9 @@ def _record(record: Record, *, whole: bool) -> dict[str, Any]:
     }
     if not whole:
         return data
-    headline = (metric.name for metric in measure_of([record]).metrics if metric.headline)
+    headline = (metric.name for metric in measure_class([record]).metrics if metric.headline)
     main = next((name for name in headline if isinstance(record.metrics.get(name), int | float)), "")
-    what, points = _history(record)
+    what, points = _first_history_curve(record)
     made = record.manifest
     return {
         **data,
@@ -210,13 +218,13 @@ def _record(record: Record, *, whole: bool) -> dict[str, Any]:
     }
 
 
-def _name(record: Record) -> str:
+def _joined_labels(record: Record) -> str:
     return " · ".join(record.labels.values())
 
 
-def _history(record: Record) -> tuple[str, list[float]]:
+def _first_history_curve(record: Record) -> tuple[str, list[float]]:
     """Return the title and at most `POINTS` points of the first curve of a record's history."""
-    for curve in measure_of([record]).curves:
+    for curve in measure_class([record]).curves:
         key = next(iter(curve.lines))
         values = [item[key] for item in record.history if isinstance(item.get(key), float | int)]
         if len(values) > 1:
@@ -225,12 +233,12 @@ def _history(record: Record) -> tuple[str, list[float]]:
     return "", []
 
 
-def _figure(picture: Picture) -> dict[str, str]:
-    kind, content = next(iter(picture.files.items()))
+def _figure_data(figure: ReportFigure) -> dict[str, str]:
+    kind, content = next(iter(figure.files.items()))
     mime = "image/svg+xml" if kind == "svg" else "image/png"
     return {
-        "section": picture.section,
+        "section": figure.section,
         "data": f"data:{mime};base64,{base64.b64encode(content).decode()}",
-        "alt": picture.caption,
-        "numbers": f"{picture.name}.csv" if "csv" in picture.files else "",
+        "alt": figure.caption,
+        "numbers": f"{figure.name}.csv" if "csv" in figure.files else "",
     }

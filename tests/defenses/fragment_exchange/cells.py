@@ -1,7 +1,7 @@
 """Cells with the fragment exchange."""
 
 import numpy as np
-from fflbench.defenses.transports.fragment_exchange.deviation import ExchangeDeviation
+from fflbench.defenses.transports.fragment_exchange.attacker_deviation import ExchangeDeviation
 
 from fflbench import registry
 from fflbench.federation import Attack, chain
@@ -40,7 +40,7 @@ def rows_by_sender(view):
 
 
 def mask_by_names(_, round, initiator, acceptor, size):
-    """A mask in place of `pads.mask` that is the same with and without keys."""
+    """A mask in place of `keystream.random_mask` that is the same with and without keys."""
     return np.random.default_rng([round, initiator, acceptor]).integers(2, size=size, dtype=np.uint8)
 
 

@@ -1,19 +1,19 @@
 import numpy as np
 import pytest
-from fflbench.defenses.transports.fragment_exchange.parties import Acceptor, Initiator, Server
+from fflbench.defenses.transports.fragment_exchange.parties import Acceptor, ExchangeServer, Initiator
 
+from fflbench.crypto.diffie_hellman import DIFFIE_HELLMAN_GROUPS
 from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.groups import GROUPS
 
 
 @pytest.fixture(scope="session")
 def server():
-    return Server(Entropy(seed=0))
+    return ExchangeServer(Entropy(seed=0))
 
 
 @pytest.fixture(scope="session")
 def stranger():
-    return Server(Entropy(seed=1))
+    return ExchangeServer(Entropy(seed=1))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def parties(server):
             "round": round,
             "server": server.public,
             "entropy": entropy or Entropy(seed),
-            "group": GROUPS[group],
+            "group": DIFFIE_HELLMAN_GROUPS[group],
         }
         return Initiator(one, name=5, partner=9, **common), Acceptor(other, name=9, partner=5, **common)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fflbench.crypto import pads
+from fflbench.crypto import keystream
 from tests.defenses.fragment_exchange.cells import by_name, cell, mask_by_names, rows_by_sender, transmitted
 from tests.played import finished
 
@@ -115,7 +115,7 @@ def test_exchanges_that_attackers_broke_off_are_counted_in_every_round_and_in_th
 
 
 def test_breaking_off_gives_the_same_bits_in_both_modes(monkeypatch):
-    monkeypatch.setattr(pads, "mask", mask_by_names)
+    monkeypatch.setattr(keystream, "random_mask", mask_by_names)
     found = []
     for mode in ("fast", "full"):
         it = aborting(mode, strategy=3)
@@ -125,4 +125,4 @@ def test_breaking_off_gives_the_same_bits_in_both_modes(monkeypatch):
 
 def test_without_attackers_nobody_breaks_off():
     it = aborting(share=0.0)
-    assert it.play()["faults"] == []
+    assert it.run_round()["faults"] == []

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from fflbench.defenses.transports.fragment_exchange import transport
 
-from fflbench.crypto import pads
+from fflbench.crypto import keystream
 from fflbench.federation import Attack
 from fflbench.federation.messages import SERVER, FeedbackMessage
-from fflbench.measures.robustness import outcome
+from fflbench.measures.robustness import outcome_of_federation
 from tests.defenses.fragment_exchange.cells import cell, mask_by_names, transmitted
 from tests.defenses.slow_reputation import quartile, slow_scores
 from tests.played import finished
@@ -92,7 +92,7 @@ def test_feedback_that_cannot_be_read_teaches_nothing_and_is_counted(monkeypatch
 
 
 def test_both_modes_learn_the_same_bits_over_several_rounds(monkeypatch):
-    monkeypatch.setattr(pads, "mask", mask_by_names)
+    monkeypatch.setattr(keystream, "random_mask", mask_by_names)
     memories = []
     for mode in ("fast", "full"):
         it = attacked(defense_parameters={"mode": mode}, rounds=4)
@@ -125,7 +125,7 @@ def test_a_row_that_is_not_finite_scores_zero_for_its_sender(non_finite, mode):
 @pytest.mark.parametrize("non_finite", ["spare", "penalise"])
 def test_a_round_in_which_every_row_is_not_finite_penalises_as_well(non_finite):
     it = attacked(share=1.0, defense_parameters={"non_finite": non_finite})
-    told = it.play()
+    told = it.run_round()
     assert told["kept_because"] == "no update was left"
     assert len(told["dropped"]) == 10
     gamma, zeta = it.defense.rule.memory["global"], it.defense.transport.memory["local"]
@@ -148,14 +148,14 @@ def test_honest_participants_whose_partner_planted_nan_are_counted_as_framed(def
     it = attacked(strategy, defense=defense, rounds=5)
     framed = set()
     for _ in range(5):
-        told = it.play()
+        told = it.run_round()
         victims = {other for who, other in it.defense.transport.partner.items() if who in it.attackers} - set(
             it.attackers
         )
         assert victims <= set(told["dropped"])
         assert set(told["framed"]) == victims
         framed |= victims
-    facts = outcome(it).facts
+    facts = outcome_of_federation(it).facts
     assert facts["share_of_honest_framed"] == len(framed) / 16 > 0
     assert facts["framed_rows"] == sum(len(told["framed"]) for told in it.history)
 
@@ -171,8 +171,8 @@ def test_nobody_is_framed_by_itself():
 
 
 def test_nan_that_stays_where_it_was_frames_nobody(monkeypatch):
-    monkeypatch.setattr(pads, "mask", lambda *_: np.zeros(_[-1], np.uint8))
+    monkeypatch.setattr(keystream, "random_mask", lambda *_: np.zeros(_[-1], np.uint8))
     it = attacked()
-    told = it.play()
+    told = it.run_round()
     assert set(told["dropped"]) <= set(it.attackers)
     assert told["framed"] == []

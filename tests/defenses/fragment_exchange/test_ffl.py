@@ -9,9 +9,9 @@ from fflbench.defenses.rules import reputation
 from fflbench.defenses.transports.fragment_exchange import transport
 
 from fflbench import aggregate
-from fflbench.crypto import pads
+from fflbench.crypto import keystream
 from fflbench.crypto.errors import ProtocolError
-from fflbench.crypto.seal import SealingKey
+from fflbench.crypto.rsa_oaep import ServerPublicKey
 from fflbench.errors import ParameterError
 from fflbench.federation import View
 from tests.defenses.fragment_exchange.cells import by_name, cell, mask_by_names, rows_by_sender, transmitted
@@ -44,7 +44,7 @@ def test_reputations_follow_the_papers_equations():
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 @pytest.mark.parametrize("mode", ["fast", "full"])
 def test_with_equal_trust_and_complete_pairs_the_aggregate_is_fedavgs(monkeypatch, partition, mode):
-    monkeypatch.setattr(reputation, "scores", lambda updates, *_: np.ones(len(updates)))
+    monkeypatch.setattr(reputation, "similarity_scores", lambda updates, *_: np.ones(len(updates)))
     it = cell(partition=partition, defense_parameters={"mode": mode})
     selected = it.select()
     updates = it.train(selected)
@@ -59,7 +59,7 @@ def test_with_equal_trust_and_complete_pairs_the_aggregate_is_fedavgs(monkeypatc
 
 @pytest.mark.parametrize("strategy", [1, 2, 3])
 def test_both_modes_give_the_same_bits_with_the_same_masks(monkeypatch, strategy):
-    monkeypatch.setattr(pads, "mask", mask_by_names)
+    monkeypatch.setattr(keystream, "random_mask", mask_by_names)
     views = []
     for mode in ("fast", "full"):
         it = cell("gaussian-noise", deviation={"strategy": strategy}, defense_parameters={"mode": mode})
@@ -89,7 +89,7 @@ def test_the_server_is_told_no_pairs():
 
 
 def pairs_of(it, attackers=()):
-    it.attackers = np.array(attackers, int)
+    it.participants.attackers = np.array(attackers, int)
     rows = np.random.default_rng(0).normal(size=(10, it.model.columns.count)).astype(np.float32)
     transcript = it.transmit(np.arange(10), rows)
     return it.defense.transport.partner, transcript.facts["abstained"]
@@ -114,7 +114,7 @@ def test_attackers_accept_everyone():
 
 def test_the_literal_acceptance_leaves_nobody_at_the_start():
     it = cell(defense_parameters={"acceptance": "literal"}, rounds=1)
-    told = it.play()
+    told = it.run_round()
     assert len(told["abstained"]) == 10
     assert told["kept_because"] == "no update was left"
 
@@ -140,7 +140,9 @@ def test_reputation_keeps_poisoners_out():
     assert outcome.metrics["accuracy"] > 0.93
 
 
-@pytest.mark.parametrize(("side", "step"), [("Acceptor", "take"), ("Initiator", "take"), ("Acceptor", "finish")])
+@pytest.mark.parametrize(
+    ("side", "step"), [("Acceptor", "answer_offer"), ("Initiator", "reply_to_answer"), ("Acceptor", "finish_exchange")]
+)
 @pytest.mark.parametrize("fault", ["a message whose MAC does not hold", "a partner that fell silent"])
 def test_a_fault_between_partners_silences_both_and_is_counted(monkeypatch, side, step, fault):
     it = cell(defense_parameters={"mode": "full"}, rounds=2)
@@ -163,7 +165,7 @@ def test_a_fault_between_partners_silences_both_and_is_counted(monkeypatch, side
 def test_a_fault_that_only_the_server_sees_drops_that_row_alone(monkeypatch):
     it = cell(defense_parameters={"mode": "full"}, rounds=2)
     damaged = []
-    seal = SealingKey.seal
+    seal = ServerPublicKey.encrypt
 
     def once(self, seed, entropy, round, *purpose):
         sealed = seal(self, seed, entropy, round, *purpose)
@@ -172,8 +174,8 @@ def test_a_fault_that_only_the_server_sees_drops_that_row_alone(monkeypatch):
             return bytes(len(sealed))
         return sealed
 
-    monkeypatch.setattr(SealingKey, "seal", once)
-    told = it.play()
+    monkeypatch.setattr(ServerPublicKey, "encrypt", once)
+    told = it.run_round()
     assert told["faults"] == ["at the server: a sealed seed that does not open"]
     assert len(told["trust"]) == 9
     assert str(it.defense.transport.partner[damaged[0]]) not in told["trust"]
@@ -181,7 +183,7 @@ def test_a_fault_that_only_the_server_sees_drops_that_row_alone(monkeypatch):
 
 def test_bytes_are_those_of_real_messages():
     it = cell(defense_parameters={"mode": "full"}, rounds=1)
-    told = it.play()
+    told = it.run_round()
     d, pairs = 4 * it.model.columns.count, 5
     assert told["bytes"] == {
         "global model": pairs * 2 * d,
@@ -193,12 +195,12 @@ def test_bytes_are_those_of_real_messages():
         "mac": pairs * 2 * 32,
         "framing": pairs * ((17 + 16) + (17 + 40) + (17 + 24) + 2 * (17 + 16) + 2 * (17 + 8) + 2 * (17 + 8)),
     }
-    assert "bytes" not in cell(rounds=1).play()
+    assert "bytes" not in cell(rounds=1).run_round()
 
 
 def test_nothing_secret_is_in_what_is_told():
     it = cell(defense_parameters={"mode": "full"}, rounds=1)
-    told = it.play()
+    told = it.run_round()
     assert set(told) - {
         "trust",
         "honest_trust",
@@ -210,7 +212,7 @@ def test_nothing_secret_is_in_what_is_told():
         "framed",
         "lone",
         "bytes",
-    } == set(cell(rounds=1, defense="fedavg").play())
+    } == set(cell(rounds=1, defense="fedavg").run_round())
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fflbench.crypto import pads
-from fflbench.measures.robustness import outcome
+from fflbench.crypto import keystream
+from fflbench.measures.robustness import outcome_of_federation
 from tests.defenses.fragment_exchange.cells import by_name, cell, mask_by_names, rows_by_sender
 from tests.played import finished
 
@@ -22,8 +22,8 @@ def played(it):
     updates = it.train(selected)
     it.poison(selected, updates)
     attackers = np.intersect1d(selected, it.attackers)
-    clean = it.deviation.strategy == 3
-    rows = it.honest_engine.train(it.weights, attackers, 0) if clean else updates[np.isin(selected, attackers)]
+    clean = it.participants.clean_updates(it.weights, attackers, 0)
+    rows = clean(attackers) if it.deviation.strategy == 3 else updates[np.isin(selected, attackers)]
     own = by_name(it, attackers, rows)
     return it.transmit(selected, updates), own, attackers.tolist()
 
@@ -65,7 +65,7 @@ def test_honest_participants_never_submit_alone():
     it.defense.transport.memory["local"][:] = -1
     honest = next(int(who) for who in it.select() if who not in it.attackers)
     it.defense.transport.memory["local"][:, honest] = -2
-    it.attackers = np.setdiff1d(it.attackers, it.select())
+    it.participants.attackers = np.setdiff1d(it.attackers, it.select())
     transcript, _, _ = played(it)
     assert honest not in transcript.server.participants
     assert transcript.facts["lone"] == []
@@ -82,7 +82,7 @@ def test_feedback_to_a_lone_sender_touches_no_local_reputation(mode):
 
 
 def test_lone_senders_are_the_same_to_the_bit_in_both_modes(monkeypatch):
-    monkeypatch.setattr(pads, "mask", mask_by_names)
+    monkeypatch.setattr(keystream, "random_mask", mask_by_names)
     found = []
     for mode in ("fast", "full"):
         it = refused(mode, lone_sender=True)
@@ -96,13 +96,13 @@ def test_lone_senders_are_the_same_to_the_bit_in_both_modes(monkeypatch):
 
 def test_lone_submissions_are_counted_in_bytes_and_in_the_record():
     it = refused("full", lone_sender=True)
-    told = it.play()
+    told = it.run_round()
     pairs, alone = len(it.defense.transport.partner) // 2, len(told["lone"])
     assert alone > 0
     assert told["bytes"]["mixed update"] == (2 * pairs + alone) * 4 * it.model.columns.count
     assert told["bytes"]["sealed seed"] == (4 * pairs + alone) * 384
-    assert outcome(it).facts["lone_submissions"] == alone
-    assert outcome(it).facts["share_of_abstentions"] == (10 - 2 * pairs - alone) / 10
+    assert outcome_of_federation(it).facts["lone_submissions"] == alone
+    assert outcome_of_federation(it).facts["share_of_abstentions"] == (10 - 2 * pairs - alone) / 10
 
 
 def test_an_exchange_without_reputations_has_lone_senders_too():
@@ -112,5 +112,5 @@ def test_an_exchange_without_reputations_has_lone_senders_too():
         attack_parameters={"share": 1.0},
         deviation={"lone_sender": True, "avoid_each_other": True},
     )
-    told = it.play()
+    told = it.run_round()
     assert len(told["lone"]) == 10

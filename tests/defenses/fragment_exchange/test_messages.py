@@ -4,14 +4,19 @@ import struct
 
 import numpy as np
 import pytest
-from fflbench.defenses.transports.fragment_exchange.messages import Answer, Offer, Reply, Submission
+from fflbench.defenses.transports.fragment_exchange.messages import (
+    ExchangeAnswer,
+    ExchangeOffer,
+    ExchangeReply,
+    ExchangeSubmission,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fflbench.crypto.errors import ProtocolError
 from fflbench.federation.messages import SERVER, FeedbackMessage, GlobalModel, Update
 
-MESSAGES = [Offer, Answer, Reply, Submission, FeedbackMessage, GlobalModel, Update]
+MESSAGES = [ExchangeOffer, ExchangeAnswer, ExchangeReply, ExchangeSubmission, FeedbackMessage, GlobalModel, Update]
 
 
 def test_no_two_messages_are_of_one_kind():
@@ -46,7 +51,7 @@ def test_no_bytes_are_more_than_an_protocol_error(content):
 
 def test_a_message_whose_header_does_not_fit_is_refused_when_it_is_made():
     with pytest.raises(ProtocolError, match="round = 4294967296 does not fit"):
-        Offer(2**32, 1, 2, b"", b"")
+        ExchangeOffer(2**32, 1, 2, b"", b"")
 
 
 @pytest.mark.parametrize("difference", [0.0, -0.8125, 0.1])

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from fflbench.defenses.transports.fragment_exchange.parties import Server
-from fflbench.defenses.transports.fragment_exchange.weak_pads import PARTIES
+from fflbench.defenses.transports.fragment_exchange.parties import ExchangeServer
+from fflbench.defenses.transports.fragment_exchange.parties_with_breakable_pads import PARTIES
 
 from fflbench.crypto.entropy import Entropy
 from fflbench.errors import SuiteError
-from fflbench.execution.cell import play
-from fflbench.report.board import board
+from fflbench.execution.run_cell import run_cell
+from fflbench.report.all_tables import build_board
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
 
@@ -27,7 +27,7 @@ def cell(attack, pads, task="digits-mlp", **content):
 
 @pytest.mark.parametrize("attack", ["partner-view", "weak-generator"])
 def test_our_pads_show_a_partner_nothing(attack):
-    record = play(cell(attack, "aes-ctr"), "own")
+    record = run_cell(cell(attack, "aes-ctr"), "own")
     found, bits = record.metrics, record.facts["bits"]
     assert found["recovered"] == 0
     # A fair coin strays further once in a million times.
@@ -35,19 +35,19 @@ def test_our_pads_show_a_partner_nothing(attack):
 
 
 def test_a_mersenne_twister_gives_nearly_all_of_a_small_model_away_and_claims_nothing_wrong():
-    found = play(cell("weak-generator", "mersenne-twister", "digits-cnn"), "own").metrics
+    found = run_cell(cell("weak-generator", "mersenne-twister", "digits-cnn"), "own").metrics
     assert found["recovered"] > 0.75
     assert found["wrong_claims"] == 0
 
 
 def test_a_mersenne_twister_hides_from_who_does_not_solve_it():
-    found = play(cell("partner-view", "mersenne-twister"), "own").metrics
+    found = run_cell(cell("partner-view", "mersenne-twister"), "own").metrics
     assert found["recovered"] == 0
     assert found["bit_accuracy"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_without_pads_the_transcript_is_the_update():
-    found = play(cell("partner-view", "none"), "own").metrics
+    found = run_cell(cell("partner-view", "none"), "own").metrics
     assert found["recovered"] == 1
     assert found["bit_accuracy"] == 1
 
@@ -55,14 +55,14 @@ def test_without_pads_the_transcript_is_the_update():
 @pytest.mark.parametrize("pads", list(PARTIES))
 def test_demonstrations_exchange_as_ours_do_but_for_their_pads(pads):
     asking, asked = PARTIES[pads]
-    server = Server(Entropy(0))
+    server = ExchangeServer(Entropy(0))
     one, other = np.random.default_rng(0).standard_normal((2, 500), dtype=np.float32)
     initiator = asking(one, 0, 1, 3, server.public, Entropy(1))
     acceptor = asked(other, 1, 0, 3, server.public, Entropy(1))
-    acceptor.finish(initiator.take(acceptor.take(initiator.offer())))
+    acceptor.finish_exchange(initiator.reply_to_answer(acceptor.answer_offer(initiator.make_offer())))
     np.testing.assert_array_equal(initiator.mask, acceptor.mask)
     opened = np.zeros(500, np.float32)
-    server.open(initiator.submission(), 3, 0, opened)
+    server.decrypt_submission(initiator.submission(), 3, 0, opened)
     right = np.array_equal(opened, np.where(initiator.mask == 1, other, one))
     # Ours alone can be opened by the server, which derives the pad anew.
     assert right == (pads == "aes-ctr")
@@ -76,8 +76,8 @@ def test_attacks_go_where_they_belong():
 
 
 def test_exchanges_as_they_must_not_be_have_tables_of_their_own_and_are_not_joined():
-    records = [play(cell("partner-view", pads), "own") for pads in ("aes-ctr", "none")]
-    tables = {table.title: table for table in board("own", records).tables}
+    records = [run_cell(cell("partner-view", pads), "own") for pads in ("aes-ctr", "none")]
+    tables = {table.title: table for table in build_board("own", records).tables}
     for pads, recovered in (("aes-ctr", 0), ("none", 1)):
         (row,) = tables[f"digits-mlp, curious partner (pads = {pads}) under partner-view"].rows
         assert row.cells[0].mean == recovered

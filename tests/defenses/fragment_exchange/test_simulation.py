@@ -7,19 +7,19 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType, Modul
 
 import numpy as np
 import pytest
-from fflbench.defenses.transports.fragment_exchange.parties import Server
+from fflbench.defenses.transports.fragment_exchange.parties import ExchangeServer
 from fflbench.defenses.transports.fragment_exchange.transport import FragmentExchange
 
-from fflbench.crypto import pads
+from fflbench.crypto import keystream
 from fflbench.crypto.entropy import Entropy
-from fflbench.crypto.seal import OpeningKey
+from fflbench.crypto.rsa_oaep import ServerPrivateKey
 from fflbench.federation import Attack
 from fflbench.federation.chain import Chain
 from tests.defenses.fragment_exchange.cells import cell
 
 SEED = 7_130_524_968
 ROUNDS = 12
-MASK = pads.mask
+MASK = keystream.random_mask
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ def simulating(mode, times=1, deviation=None, **fields):
 def test_simulating_changes_nothing_however_attackers_deviate(mode, deviation):
     trying, plain = (simulating(mode, times, deviation) for times in (20, 0))
     for _ in range(3):
-        assert trying.play() == plain.play()
+        assert trying.run_round() == plain.run_round()
     assert trying.weights.tobytes() == plain.weights.tobytes()
     for owner, memory in plain.defense.memory.items():
         for name, array in memory.items():
@@ -87,7 +87,7 @@ def exchanges(monkeypatch):
         return made
 
     monkeypatch.setattr(FragmentExchange, "transmit", watching)
-    monkeypatch.setattr(pads, "mask", masking)
+    monkeypatch.setattr(keystream, "random_mask", masking)
     return seen
 
 
@@ -111,7 +111,7 @@ def test_pairs_and_masks_of_a_simulation_tell_nothing_of_those_of_the_round(exch
     common = total = 0
     for _ in range(ROUNDS):
         it.defense.transport.memory["local"][:] = 0
-        it.play()
+        it.run_round()
     for (simulated, again), real in by_round(exchanges, it):
         assert simulated.pairs.keys() == again.pairs.keys()
         pairs, tried = ({frozenset(pair) for pair in each.pairs} for each in (real, simulated))
@@ -165,7 +165,7 @@ def secrets_of(it, real):
         for each in it
         if each is real
         or each is real.transport
-        or isinstance(each, Server | OpeningKey | np.random.Generator | np.random.BitGenerator)
+        or isinstance(each, ExchangeServer | ServerPrivateKey | np.random.Generator | np.random.BitGenerator)
         or (isinstance(each, Entropy) and each.seed in (None, seed))
         or (isinstance(each, int | np.integer) and each == seed)
         or (isinstance(each, str | bytes) and (str(seed) if isinstance(each, str) else str(seed).encode()) in each)
@@ -175,17 +175,17 @@ def secrets_of(it, real):
 
 @pytest.mark.parametrize("mode", ["fast", "full"])
 def test_the_chain_that_attackers_try_leads_to_no_secret_of_the_real_one(monkeypatch, mode):
-    twins, simulated = [], Chain.simulated
+    twins, simulated = [], Chain.simulation_copy
 
     def keeping(self, seed):
         twins.append(simulated(self, seed))
         return twins[-1]
 
-    monkeypatch.setattr(Chain, "simulated", keeping)
+    monkeypatch.setattr(Chain, "simulation_copy", keeping)
     it = simulating(mode)
     for round in range(3):
         before = dict(it.defense.transport.partner)
-        it.play()
+        it.run_round()
         objects = reachable(twins[round])
         assert any(each is twins[round].transport for each in objects)
         assert secrets_of(objects, it.defense) == []
@@ -196,7 +196,7 @@ def test_the_chain_that_attackers_try_leads_to_no_secret_of_the_real_one(monkeyp
 def test_the_real_chain_leads_to_its_secrets(mode):
     """Otherwise the test above could not find any."""
     it = simulating(mode)
-    it.play()
+    it.run_round()
     found = {type(each) for each in secrets_of(reachable(partial(lambda held: held, it.defense)), it.defense)}
     assert {Chain, FragmentExchange, Entropy, int, dict} <= found
-    assert ({Server, OpeningKey} <= found) == (mode == "full")
+    assert ({ExchangeServer, ServerPrivateKey} <= found) == (mode == "full")

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fflbench import aggregate
-from fflbench.crypto import pads
+from fflbench.crypto import keystream
 from fflbench.federation import Columns, Setting, chain
 from tests.defenses.fragment_exchange.cells import cell, rows_by_sender
 
@@ -19,7 +19,7 @@ def rounds(draw, **parameters):
     sizes = np.array(draw(st.lists(st.integers(20, 400), min_size=n, max_size=n)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     defense = chain.defense("ffl", **parameters)
-    defense.begin(Setting(n, n, sizes, Columns.plain(d)), int(rng.integers(2**31)))
+    defense.begin(Setting(n, n, sizes, Columns.of_length(d)), int(rng.integers(2**31)))
     defense.rule.memory["global"][:] = rng.normal(size=n)
     return defense, rng.normal(size=d).astype(np.float32), rng.normal(size=(n, d)).astype(np.float32)
 
@@ -30,13 +30,13 @@ def transmitted(defense, model, changes):
 
 def observed_masks(patch):
     """Every mask that is made, by the pair it is made for."""
-    masks, made = {}, pads.mask
+    masks, made = {}, keystream.random_mask
 
     def spying(secret, round, initiator, acceptor, size):
         masks[frozenset((initiator, acceptor))] = made(secret, round, initiator, acceptor, size)
         return masks[frozenset((initiator, acceptor))]
 
-    patch.setattr(pads, "mask", spying)
+    patch.setattr(keystream, "random_mask", spying)
     return masks
 
 
@@ -114,7 +114,7 @@ def test_a_watched_participant_sees_its_update_as_it_went_into_the_exchange(mode
 @given(rounds(weighting="equal"))
 def test_with_equal_weighting_and_trust_the_aggregate_is_the_mean_of_the_submitters_changes(monkeypatch, made):
     defense, model, changes = made
-    monkeypatch.setattr(reputation, "scores", lambda updates, *_: np.ones(len(updates)))
+    monkeypatch.setattr(reputation, "similarity_scores", lambda updates, *_: np.ones(len(updates)))
     defense.rule.memory["global"][:] = 0
     transcript = transmitted(defense, model, changes)
     wanted = changes.astype(np.float64).mean(0)
@@ -144,7 +144,7 @@ def test_equal_weighting_does_not_punish_those_who_hold_much_data():
     reputation = {}
     for weighting in ("examples", "equal"):
         defense = chain.defense("ffl", weighting=weighting)
-        defense.begin(Setting(10, 10, sizes, Columns.plain(50)), 0)
+        defense.begin(Setting(10, 10, sizes, Columns.of_length(50)), 0)
         for round in range(10):
             rows = (common + 0.1 * rng.normal(size=(10, 50))).astype(np.float32)
             transcript = defense.transmit(round, np.zeros(50, np.float32), np.arange(10), rows)
@@ -159,7 +159,7 @@ def test_equal_weighting_does_not_punish_those_who_hold_much_data():
 def test_the_mean_is_by_examples_of_those_whose_rows_are_finite(mode):
     sizes, rng = np.array([10, 400, 30, 250, 70, 20]), np.random.default_rng(0)
     defense = chain.defense("fragment-exchange", mode=mode)
-    defense.begin(Setting(6, 6, sizes, Columns.plain(40)), seed=0)
+    defense.begin(Setting(6, 6, sizes, Columns.of_length(40)), seed=0)
     changes = rng.normal(size=(6, 40)).astype(np.float32)
     planted = changes.copy()
     planted[1] = np.nan

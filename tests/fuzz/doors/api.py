@@ -8,7 +8,7 @@ import numpy as np
 from tests.fuzz import fixtures
 from tests.fuzz.case import Case
 from tests.fuzz.door import door
-from tests.fuzz.mutation import altered, hostile, shown, speakable
+from tests.fuzz.mutation import alter_tree, hostile_value, shell_argument, typed_text
 
 
 def _rules() -> list[str]:
@@ -34,7 +34,7 @@ def _matrix(rng: Random) -> Any:
     if kind < 11:
         return torch.from_numpy(plain)
     if kind == 11:
-        return altered(rng, plain.tolist())
+        return alter_tree(rng, plain.tolist())
     if kind == 12:
         return plain.astype(
             rng.choice((np.complex128, np.float16, np.int64, bool, "U8", object, np.uint8, np.longdouble))
@@ -75,7 +75,7 @@ def _matrix(rng: Random) -> Any:
         return plain
     if kind == 22:
         return plain.astype(plain.dtype.newbyteorder())
-    return hostile(rng)
+    return hostile_value(rng)
 
 
 def _weights(rng: Random, updates: Any) -> Any:
@@ -100,7 +100,7 @@ def _weights(rng: Random, updates: Any) -> Any:
         dict.fromkeys(range(rows), 1),
         set(range(rows)),
         "abc",
-        hostile(rng),
+        hostile_value(rng),
     )
     return rng.choice(others)
 
@@ -111,14 +111,14 @@ def aggregate(case: Case) -> None:
     import fflbench
 
     rng = case.rng
-    name = rng.choice(_rules()) if rng.random() < 0.95 else hostile(rng)
+    name = rng.choice(_rules()) if rng.random() < 0.95 else hostile_value(rng)
     updates = _matrix(rng)
     named: dict[str, Any] = {}
     if rng.random() < 0.4:
         named["weights"] = _weights(rng, updates)
     if rng.random() < 0.4:
         named[rng.choice(("f", "f", "f", "m", rng.choice(fixtures.vocabulary())))] = rng.choice(
-            (0, 1, 2, "bound", hostile(rng))
+            (0, 1, 2, "bound", hostile_value(rng))
         )
     named.pop("name", None), named.pop("updates", None)
     found = case.call(fflbench.aggregate, name, updates, **named)
@@ -137,35 +137,39 @@ def aggregate(case: Case) -> None:
 
 @door("functions", share=6)
 def functions(case: Case) -> None:
-    """`fflbench.load`, `fflbench.run`, `Data.of` and the readers of sizes and durations, with odd arguments."""
+    """`fflbench.load`, `fflbench.run`, `Data.from_arrays` and readers of sizes and durations, with odd arguments."""
     import fflbench
     from fflbench.data import Data
-    from fflbench.execution import units
+    from fflbench.execution import durations_and_sizes
 
     rng = case.rng
     kind = rng.randrange(5)
-    text = shown(hostile(rng))
+    text = typed_text(hostile_value(rng))
     if kind == 0:
-        case.call(fflbench.load, rng.choice((speakable(text), case.folder, ".", "missing")))
+        case.call(fflbench.load, rng.choice((shell_argument(text), case.folder, ".", "missing")))
     elif kind == 1:
         units = rng.choice(("", "s", "m", "h", "d", "K", "MB", "G", "TB", " "))
         case.call(
-            rng.choice((units.parse_duration, units.parse_bytes)),
+            rng.choice((durations_and_sizes.parse_duration, durations_and_sizes.parse_bytes)),
             f"{text if rng.random() < 0.5 else '9' * rng.randrange(500)}{units}",
         )
     elif kind == 2:
-        case.call(Data.of, *(_matrix(rng) if rng.random() < 0.4 else np.zeros(3, np.int64) for _ in range(4)))
+        case.call(Data.from_arrays, *(_matrix(rng) if rng.random() < 0.4 else np.zeros(3, np.int64) for _ in range(4)))
     elif kind == 3:
-        from fflbench.execution.run import prepare
+        from fflbench.execution.cells_to_run import plan_run
+        from fflbench.execution.run_options import Options
 
-        suite = rng.choice(("quick", speakable(text), "small.toml"))
+        suite = rng.choice(("quick", shell_argument(text), "small.toml"))
         case.write("small.toml", fixtures.SMALL)
         seeds: Any = rng.choice((None, [0], [], [-1], [10**30], [True], ["0"], ["0,1"], [None]))
-        case.call(prepare, suite, out="results", seeds=seeds)
+        case.call(plan_run, suite, Options(), out="results", seeds=seeds)
     else:
         from fflbench import registry
+        from fflbench.registration import FACTORIES
         from fflbench.registry import Kind
 
-        entry = rng.choice(registry.entries(rng.choice([kind for kind in Kind if kind is not Kind.SUITE])))
-        given = {parameter.name: hostile(rng) for parameter in entry.parameters if rng.random() < 0.3}
+        entry = rng.choice(
+            registry.entries(rng.choice([kind for kind in Kind if kind not in (Kind.SUITE, *FACTORIES)]))
+        )
+        given = {parameter.name: hostile_value(rng) for parameter in entry.parameters if rng.random() < 0.3}
         case.call(entry.create, **given)

@@ -5,7 +5,15 @@ from typing import Any
 
 from tests.fuzz.case import Case
 from tests.fuzz.door import door
-from tests.fuzz.mutation import TEXTS, altered, damaged, hostile, misplace, shown, speakable
+from tests.fuzz.mutation import (
+    TEXTS,
+    alter_tree,
+    damage_bytes,
+    hostile_value,
+    replace_file_by_other_kind,
+    shell_argument,
+    typed_text,
+)
 
 NETS = """
 import torch
@@ -111,7 +119,7 @@ def write_files(case: Case, altered_file: str = "") -> None:
         content = save(chosen)
         if name == altered_file and rng.random() < 0.5:
             # The header is JSON behind its length, and the interesting part.
-            content = damaged(rng, content[:400]) + content[400:]
+            content = damage_bytes(rng, content[:400]) + content[400:]
         case.write(f"{name}.safetensors", content)
 
 
@@ -122,15 +130,17 @@ def gradients(case: Case) -> None:
     altered_file = rng.choice(("gradient", "gradient", "weights", "originals", ""))
     write_files(case, altered_file)
     if altered_file and rng.random() < 0.05:
-        misplace(rng, case.folder / f"{altered_file}.safetensors", case.world.outside)
+        replace_file_by_other_kind(rng, case.folder / f"{altered_file}.safetensors", case.world.outside)
     options: dict[str, Any] = OPTIONS | {name: MORE[name] for name in rng.sample(list(MORE), rng.randrange(4))}
     if altered_file in ("weights", "originals"):
         options[altered_file] = f"{altered_file}.safetensors"
     if rng.random() < 0.5 or not altered_file:
-        odd = altered(rng, options, ("1,4,4", "16", "2", "0,1", *(f"nets:{name}" for name in NETS_NAMES)), times=1)
+        odd = alter_tree(rng, options, ("1,4,4", "16", "2", "0,1", *(f"nets:{name}" for name in NETS_NAMES)), times=1)
         odd = odd if isinstance(odd, dict) else options
         options = {name: value for name, value in odd.items() if name in OPTIONS | MORE}
-    name = rng.choice(("dlg", "idlg", "inverting-gradients", "analytic", "analytic", "lira", shown(hostile(rng))))
+    name = rng.choice(
+        ("dlg", "idlg", "inverting-gradients", "analytic", "analytic", "lira", typed_text(hostile_value(rng)))
+    )
     given = [part for option, value in options.items() for part in (f"--{option}", _argument(value))]
     if options.get("set") != "steps=2" and name != "analytic":
         given += ["--set", "steps=2"]
@@ -141,4 +151,4 @@ NETS_NAMES = ("small", "binary", "nothing", "ends", "empty", "no_grad", "halves"
 
 
 def _argument(value: Any) -> str:
-    return speakable(shown(value))
+    return shell_argument(typed_text(value))

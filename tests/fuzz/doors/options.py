@@ -7,7 +7,7 @@ from typing import Any
 from tests.fuzz import fixtures
 from tests.fuzz.case import Case
 from tests.fuzz.door import door
-from tests.fuzz.mutation import hostile, shown, speakable
+from tests.fuzz.mutation import hostile_value, shell_argument, typed_text
 
 SKIPPED = ("fetch",)
 """Commands that a door of their own has, or that need the network."""
@@ -72,4 +72,4 @@ def _value(rng: Random, parameter: Any) -> str:
 
 
 def _text(rng: Random) -> str:
-    return speakable(shown(hostile(rng, fixtures.vocabulary())))
+    return shell_argument(typed_text(hostile_value(rng, fixtures.vocabulary())))

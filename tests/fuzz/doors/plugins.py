@@ -14,7 +14,7 @@ import numpy as np
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, Rule, Transport
 from fflbench.measures import Measure
-from fflbench.privacy.attack import PrivacyAttack
+from fflbench.privacy.reconstruction_attack import ReconstructionAttack
 from fflbench.privacy.observation import Observation
 from fflbench.registration import (
     attack,
@@ -53,7 +53,7 @@ BASES = {
     "transport": "Transport",
     "observation": "Observation",
     "attack": "Attack",
-    "privacy-attack": "PrivacyAttack",
+    "privacy-attack": "ReconstructionAttack",
     "task": "Task",
     "measure": "Measure",
 }
@@ -133,9 +133,9 @@ BODIES = (
     "servers = 3",
     "def begin(self, *given): raise KeyError('x')",
     "def flags(self): return 3",
-    "def assumed(self, selected, n): return 'many'",
-    "def applies(self, transport): raise KeyError('x')",
-    "def applies(self, transport): return Odd()",
+    "def assumed_attackers(self, selected, n): return 'many'",
+    "def applies_to(self, transport): raise KeyError('x')",
+    "def applies_to(self, transport): return Odd()",
     "def count(self, participants): return 'many'",
     "def count(self, participants): return 10**9",
     "knows = 3",
@@ -160,23 +160,23 @@ BODIES = (
     "metrics = ('accuracy',)",
     "facts = 3",
     "exact_facts = 3",
-    "def steps(self, task): return 'many'",
+    "def step_count(self, task): return 'many'",
     "def run(self, context): return 3",
     "def run(self, context): context.resume(3)",
-    "def run(self, context): context.step('x', state=3)",
-    "def memory(self, task): return -1",
-    "def memory(self, task): raise KeyError('x')",
-    "def estimate(self, task, defense, attack, timing): return float('nan')",
-    "def estimate(self, task, defense, attack, timing): return 1e400",
-    "def estimate(self, task, defense, attack, timing): return 'long'",
-    "def applies(self, defense): raise KeyError('x')",
+    "def run(self, context): context.report_step('x', state=3)",
+    "def memory_bytes(self, task): return -1",
+    "def memory_bytes(self, task): raise KeyError('x')",
+    "def estimate_seconds(self, task, defense, attack, timing): return float('nan')",
+    "def estimate_seconds(self, task, defense, attack, timing): return 1e400",
+    "def estimate_seconds(self, task, defense, attack, timing): return 'long'",
+    "def applies_to(self, defense): raise KeyError('x')",
     "def check(self, task, defense, attack): raise KeyError('x')",
     "def check(self, task, defense, attack): raise ParameterError('\\x1b[31m')",
-    "def takes(self, attack): raise KeyError('x')",
-    "@staticmethod\n    def missing(): raise KeyError('x')",
-    "@staticmethod\n    def missing(): return 3",
+    "def accepts_attack(self, attack): raise KeyError('x')",
+    "@staticmethod\n    def missing_dependency(): raise KeyError('x')",
+    "@staticmethod\n    def missing_dependency(): return 3",
     "@property\n    def rounds(self): raise KeyError('x')",
-    "@property\n    def leaves_out(self): raise KeyError('x')",
+    "@property\n    def simulated_part(self): raise KeyError('x')",
 )
 WHOLE = (
     "raise SystemExit(3)",

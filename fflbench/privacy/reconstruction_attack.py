@@ -1,0 +1,85 @@
+"""Base classes of privacy attacks by a curious server, with their input and output."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    # Attacks are listed without loading torch, so they import it where they use it.
+    import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class ObservedGradients:
+    """Gradients of many victims, attacked together: one mean gradient over `count` examples per victim.
+
+    All started from the same model. Nothing here comes from the victims but their gradients.
+    """
+
+    model: "nn.Module"
+    """The global model, with its weights; must not be changed."""
+    gradients: "tuple[Tensor, ...]"
+    """Gradients in the order of the model's parameters; the first axis is the victim."""
+    count: int
+    """Number of examples behind each gradient."""
+    shape: tuple[int, ...]
+    """Shape of one example."""
+    classes: int
+    loss: Literal["cross-entropy", "binary-cross-entropy"]
+    low: "Tensor"
+    """Least value of each channel or feature: public, as is the normalisation of a dataset."""
+    high: "Tensor"
+    generator: "torch.Generator"
+    """Randomness for starting points; always on the CPU, so that all devices start alike."""
+    matched: tuple[bool, ...] = ()
+    """Whether each parameter's gradient is one victim's own; of the others, only the mean of several is known."""
+    sharing: int = 1
+    """Number of consecutive victims in such a mean."""
+    y: "Tensor | None" = None
+    """Labels, victims x examples, where they are known."""
+    report: Callable[[int], None] = lambda _: None
+    """Callback for progress, called after every step of a search."""
+
+    @property
+    def victim_count(self) -> int:
+        """Number of victims."""
+        return len(self.gradients[0])
+
+    def random_start(self, *shape: int) -> "Tensor":
+        """Return random numbers to start from, one row per victim."""
+        import torch
+
+        return torch.randn(self.victim_count, *shape, generator=self.generator).to(self.gradients[0].device)
+
+
+@dataclass(frozen=True)
+class ReconstructedExamples:
+    """Reconstructed examples."""
+
+    x: "Tensor"
+    """Inputs, victims x examples x the shape of one."""
+    y: "Tensor"
+    """Labels, victims x examples."""
+
+
+@dataclass(kw_only=True)
+class CuriousServer:
+    """Attack by a server that follows the protocol; its fields are its parameters."""
+
+    knows: ClassVar[tuple[str, ...]] = ()
+    """Knowledge that the attack needs; set by the decorator that registers it."""
+
+    @property
+    def simulates_rounds(self) -> bool:
+        """Whether the attack adapts to the defense by simulating rounds with it."""
+        return False
+
+
+@dataclass(kw_only=True)
+class ReconstructionAttack(CuriousServer):
+    """Attack by a curious server that reconstructs examples from gradients."""
+
+    def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
+        """Reconstruct every victim's examples."""
+        raise NotImplementedError

@@ -1,0 +1,393 @@
+"""Tables that every measure gets from the declaration of its metrics.
+
+- one of each headline metric: defenses by attacks, or by observations of the server, with the worst of them;
+- one of all metrics for each attack: defenses by metrics;
+- one of each headline metric for each sweep: defenses by the values of the parameter that was varied.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import fmean
+
+from fflbench.metrics import Metric
+from fflbench.records.record import Record
+from fflbench.report.record_groups import (
+    RecordGroup,
+    SeedRuns,
+    attack_runs_by_name,
+    measure_parameters,
+    strongest_attack,
+    strongest_attack_cell,
+)
+from fflbench.report.statistics import BySeed, estimate_mean, holm_adjusted_p_values, paired_difference, worst_by_seed
+from fflbench.report.sweeps import Sweep, find_sweeps
+from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
+from fflbench.safe_texts import slug
+
+Key = str | tuple[str, str]
+"""Key of a row: its label, or an observation and its label."""
+NO_ATTACK_ROW = " (no attack)"
+NOT_RUN = " Empty: was not run, mostly since it makes no sense against that defense."
+
+
+def build_tables(groups: Sequence[RecordGroup]) -> Iterable[Table]:
+    """Return the tables of all groups, and of their sweeps."""
+    for group in groups:
+        if not group.is_sweep_point:
+            yield from headline_tables(group)
+        yield from tables_of_all_metrics(group)
+    for sweep in find_sweeps(groups):
+        yield from _sweep_tables(sweep)
+
+
+# Defenses by attacks or observations
+
+
+def headline_tables(group: RecordGroup) -> Iterable[Table]:
+    """Return one table per headline metric, if there are several columns."""
+    for metric in group.measure.metrics:
+        if metric.headline and len(names := attacks_or_observations(group, metric)) > 1:
+            yield _build_headline_table(group, metric, names)
+
+
+def attacks_or_observations(group: RecordGroup, metric: Metric) -> list[str]:
+    """Return the attacks or observations whose tables show a metric, including those that failed everywhere."""
+    if not group.measure.observed:
+        return [name for name in group.attacks if metric in group.measure.shown_metrics(group.records_of(attack=name))]
+    by_observation: dict[str, list[Record]] = {name: [] for name in group.observations}
+    for record in group.records:
+        by_observation[group.observation(record)].append(record)
+    return [name for name, records in by_observation.items() if _has_anything_to_show(metric, records)]
+
+
+def headline_table_name(group: RecordGroup, metric: Metric) -> str:
+    """Return the name of a headline metric's table."""
+    return slug(f"{group.heading}-{metric.name}")
+
+
+def _build_headline_table(group: RecordGroup, metric: Metric, attacks_or_observations_shown: Sequence[str]) -> Table:
+    observed = bool(group.measure.observed)
+    filled = []
+    for name in attacks_or_observations_shown:
+        column = _attack_or_observation_column(group, metric, name)
+        cells = {defense: column_cell(group, metric, column, defense, name) for defense in group.rows}
+        filled.append(FilledColumn(column, cells))
+    hostile = [name for name in attacks_or_observations_shown if name != group.no_attack]
+    if metric.higher_is_better is not None and len(hostile) > 1 and not group.is_demonstration:
+        filled.append(_worst_attack_column(group, metric, hostile))
+    if metric.floor:
+        column = Column.from_metric(
+            metric, name=metric.floor, title="floor", meaning="Value expected by chance.", higher_is_better=None
+        )
+        filled.append(
+            FilledColumn(
+                column, {defense: _chance_level_cell(group, metric, column, defense) for defense in group.rows}
+            )
+        )
+    empty = any(cell == TableCell() for each in filled for cell in each.cells.values())
+    return Table.from_columns(
+        filled,
+        name=headline_table_name(group, metric),
+        title=f"{group.heading}: {metric.title} by {'observation' if observed else 'attack'}",
+        section=group.measure.section,
+        flags=lambda defense: _row_flags(group, group.records_of(defense=defense)),
+        notes=(f"{metric.meaning}{_strongest_attack_note(group)}{NOT_RUN * empty}", *_setting_notes(group)),
+    )
+
+
+def _strongest_attack_note(group: RecordGroup) -> str:
+    if not group.measure.observed:
+        several = any(len([way for way in ways if way]) > 1 for ways in group.rows.values())
+        return " Of several deviations from a protocol the worst by the mean over seeds is shown." * several
+    attacks = ", ".join(group.attacks)
+    return f" Of the attacks ({attacks}) the strongest by the mean over seeds, named where there are several."
+
+
+def _attack_runs(group: RecordGroup, defense: str, attack_or_observation: str) -> dict[str, SeedRuns]:
+    if group.measure.observed:
+        return attack_runs_by_name(group, defense, group.attacks, [attack_or_observation])
+    return attack_runs_by_name(group, defense, [attack_or_observation], [""])
+
+
+def column_cell(
+    group: RecordGroup, metric: Metric, column: Column, defense: str, attack_or_observation: str
+) -> TableCell:
+    """Return the cell of a defense under an attack, or of the strongest attack by an observation."""
+    return strongest_attack_cell(metric, column, _attack_runs(group, defense, attack_or_observation), group.seeds)
+
+
+def _attack_or_observation_column(group: RecordGroup, metric: Metric, attack_or_observation: str) -> Column:
+    if not group.measure.observed:
+        title = "no attack" if attack_or_observation == group.no_attack else attack_or_observation
+        return Column.from_metric(metric, name=attack_or_observation, title=title)
+    facts = next(
+        (
+            record.facts
+            for record in group.records
+            if record.facts and group.observation(record) == attack_or_observation
+        ),
+        {},
+    )
+    caution = f" ({facts['caution']})" if facts.get("caution") else ""
+    observation = str(facts.get(group.measure.observed, attack_or_observation))
+    knows = " and ".join(facts.get("knows", ()))
+    meaning = f"{observation[:1].upper()}{observation[1:]}." + (f" The attacker must know: {knows}." if knows else "")
+    # A defense that withstands one observation may not withstand the next.
+    return Column.from_metric(
+        metric, name=attack_or_observation, title=f"{attack_or_observation}{caution}", meaning=meaning, ranked=False
+    )
+
+
+def _worst_attack_column(
+    group: RecordGroup, metric: Metric, attacks_or_observations_shown: Sequence[str]
+) -> FilledColumn:
+    """Return the worst over attacks seed by seed, or the strongest attack and observation by the mean."""
+    if not group.measure.observed:
+        meaning = "The worst over attacks of each seed; then the mean."
+        column = Column.from_metric(metric, name="worst", title="worst", meaning=meaning)
+        return worst_case_column(group, metric, column, attacks_or_observations_shown)
+    meaning = "Whatever attack and observation is worst for the defense by the mean over seeds."
+    column = Column.from_metric(metric, name="worst", title="worst known", meaning=meaning)
+    cells, values = {}, {}
+    for defense in group.rows:
+        every = attack_runs_by_name(group, defense, group.attacks, attacks_or_observations_shown)
+        best, problem = strongest_attack(metric, every, group.seeds)
+        cells[defense] = strongest_attack_cell(metric, column, every, group.seeds)
+        values[defense] = {} if problem else every[best].values(metric.name)
+    return FilledColumn(column, cells).with_marks(values, group.seeds)
+
+
+def worst_case_column(
+    group: RecordGroup,
+    metric: Metric,
+    column: Column,
+    attacks: Sequence[str],
+    baselines: Mapping[str, SeedRuns] | None = None,
+) -> FilledColumn:
+    """Return the worst case of each defense over attacks and deviations, seed by seed.
+
+    With `baselines`, values are differences from these runs, which may differ from attack to attack.
+    """
+    cells, values = {}, {}
+    compared = {attack: baselines[attack] for attack in attacks} if baselines else {}
+    theirs = {attack: runs.values(metric.name) for attack, runs in compared.items()}
+    for defense in group.rows:
+        tried = {name: list(_attack_runs(group, defense, name).values()) for name in attacks}
+        runs = list(chain.from_iterable(tried.values()))
+        problems = [problem for each in runs if (problem := each.problem(group.seeds))]
+        problems += ["missing" for name in attacks if not tried[name]]
+        differences = (
+            _subtract_baseline(each.values(metric.name), theirs.get(name)) for name in attacks for each in tried[name]
+        )
+        worst_of = worst_by_seed(differences, highest=not metric.higher_is_better)
+        if problems:
+            several = "diverged" if any("diverged" in problem for problem in problems) else "incomplete"
+            cell = TableCell(text=problems[0] if len(attacks) == 1 else several)
+        elif any(set(by_seed) != group.seeds for by_seed in theirs.values()):
+            cell = TableCell(text="no attack-free baseline")
+        else:
+            values[defense] = worst_of
+            cell = (
+                TableCell.from_estimate(estimate_mean(list(values[defense].values())), column)
+                if worst_of
+                else TableCell()
+            )
+        used = [*runs, *compared.values()]
+        cells[defense] = cell.with_records(record for each in used for record in each.records.values())
+    return FilledColumn(column, cells).with_marks(values, group.seeds)
+
+
+def baseline_runs_without_attack(group: RecordGroup, attack: str) -> SeedRuns:
+    """Return the baseline's runs without attack, with metrics comparable to those under an attack."""
+    attacked = group.records_of(attack=attack)[0]
+    clean = group.runs(group.baseline, group.no_attack).records.values()
+    return SeedRuns.from_records(group.measure.score_clean_for_attack(record, attacked) for record in clean)
+
+
+def _subtract_baseline(values: BySeed, baseline: BySeed | None) -> BySeed:
+    if baseline is None:
+        return values
+    return {seed: value - baseline[seed] for seed, value in values.items() if seed in baseline}
+
+
+def _chance_level_cell(group: RecordGroup, metric: Metric, column: Column, defense: str) -> TableCell:
+    by_seed: dict[int, list[float]] = {}
+    own = [record for record in group.records_of(defense=defense) if record.status == "done"]
+    for record in own:
+        value = record.metrics.get(metric.floor)
+        if isinstance(value, int | float):
+            by_seed.setdefault(record.seed, []).append(value)
+    means = [sum(values) / len(values) for values in by_seed.values()]
+    return TableCell.from_estimate(estimate_mean(means), column).with_records(own) if means else TableCell()
+
+
+def _row_flags(group: RecordGroup, records: Sequence[Record]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(group.measure.row_flags([record for record in records if record.status == "done"])))
+
+
+def _setting_notes(group: RecordGroup) -> list[str]:
+    """Return notes on the parameters that all records of a table share, and the measure's own notes."""
+    common = {
+        name: value for name, value in measure_parameters(group.records[0]).items() if name != group.measure.observed
+    }
+    with_them = [f"With {', '.join(f'{name} = {value}' for name, value in common.items())}."] if common else []
+    shared = [f"Rows that share {group.shared_parts} share these cells."] if group.shared_parts else []
+    done = [record for record in group.records if record.status == "done"]
+    return [*with_them, *shared, *(group.measure.table_notes(done) if done else ())]
+
+
+# Defenses by metrics
+
+
+def tables_of_all_metrics(group: RecordGroup) -> Iterable[Table]:
+    """Return one table of all metrics per attack."""
+    for attack in group.attacks:
+        yield _table_of_all_metrics(group, attack)
+
+
+def _table_of_all_metrics(group: RecordGroup, attack: str) -> Table:
+    records, observed = group.records_of(attack=attack), bool(group.measure.observed)
+    metrics = [metric for metric in group.measure.shown_metrics(records) if _has_anything_to_show(metric, records)]
+    places: dict[Key, SeedRuns] = {
+        (observation, row) if observed else row: group.runs(row, attack, observation)
+        for observation in group.observations
+        for row in group.defenses
+        if (row, attack, observation) in group.records_by_cell
+    }
+    filled = []
+    for metric in metrics:
+        column = Column.from_metric(metric, ranked=not observed)
+        cells = {key: runs.cell(metric, column, group.seeds, _chance_level_note(metric, column, runs))
+                 for key, runs in places.items()}  # fmt: skip
+        each = FilledColumn(column, cells)
+        if not observed and not group.measure.alone:
+            each = each.with_marks({key: runs.values(metric.name) for key, runs in places.items()}, group.seeds)
+        filled.append(each)
+    if not observed and not group.measure.alone:
+        filled += [
+            each
+            for metric in metrics
+            if metric.headline
+            for each in _differences_from_baseline(group, attack, metric, places)
+        ]
+    filled = _add_row_without_attack(group, attack, metrics, filled)
+    under = f" under {attack}" if attack else ""
+    return Table.from_columns(
+        filled,
+        flags=lambda key: _row_flags(group, list(places[key].records.values()) if key in places else []),
+        # The row without attack, above those under one, is the baseline's.
+        defense=lambda key: group.defenses.get(key[-1] if observed else key, group.baseline),
+        name=slug(f"{group.heading}-{attack or 'all'}"),
+        title=f"{group.heading}, no attack" if attack and attack == group.no_attack else f"{group.heading}{under}",
+        section=group.measure.section,
+        keys=("observation", "defense") if observed else ("defense",),
+        notes=(*_setting_notes(group), *_machine_note(group)),
+    )
+
+
+def _chance_level_note(metric: Metric, column: Column, runs: SeedRuns) -> str:
+    values = runs.values(metric.floor)
+    return f"{column.format_value(fmean(values.values()))} by chance" if values else ""
+
+
+def _has_anything_to_show(metric: Metric, records: Sequence[Record]) -> bool:
+    """Return whether a column would show anything: a value, or that all failed."""
+    done = [record for record in records if record.status == "done"]
+    return not done or any(record.metrics.get(metric.name) is not None for record in done)
+
+
+def _add_row_without_attack(
+    group: RecordGroup, attack: str, metrics: Sequence[Metric], filled: Sequence[FilledColumn]
+) -> list[FilledColumn]:
+    """Add a row of the baseline without attack, above those under one."""
+    if attack == group.no_attack or not group.no_attack:
+        return list(filled)
+    runs = baseline_runs_without_attack(group, attack)
+    if not runs.records:
+        return list(filled)
+    key = f"{group.baseline}{NO_ATTACK_ROW}"
+    first = [runs.cell(metric, each.column, group.seeds) for metric, each in zip(metrics, filled, strict=False)]
+    first += [TableCell()] * (len(filled) - len(first))
+    return [FilledColumn(each.column, {key: cell, **each.cells}) for each, cell in zip(filled, first, strict=True)]
+
+
+def _differences_from_baseline(
+    group: RecordGroup, attack: str, metric: Metric, runs_by_row: Mapping[Key, SeedRuns]
+) -> Iterable[FilledColumn]:
+    """Return paired differences from the baseline under the same attack, Holm-corrected."""
+    baseline = group.runs(group.baseline, attack)
+    # The seeds that are left when others failed would be biased.
+    if len(group.seeds) < 2 or len(runs_by_row) < 2 or baseline.problem(group.seeds):
+        return
+    column = Column.from_metric(
+        metric,
+        name=f"{metric.name}_against_{group.baseline}",
+        title=f"{metric.title} against {group.baseline}",
+        meaning=f"Less that of {group.baseline} with the same seeds; p by paired t tests, Holm-corrected.",
+        low=-1.0 if metric.is_share else None,
+    )
+    differences = {
+        key: difference
+        for key, runs in runs_by_row.items()
+        if key != group.baseline
+        and not runs.problem(group.seeds)
+        and (difference := paired_difference(runs.values(metric.name), baseline.values(metric.name)))
+    }
+    tested = [key for key, difference in differences.items() if difference.p is not None]
+    ps = dict(zip(tested, holm_adjusted_p_values([differences[key].p or 0.0 for key in tested]), strict=True))
+    yield FilledColumn(
+        column,
+        {
+            key: TableCell.from_estimate(
+                difference.estimate, column, f"p {_format_p_value(ps[key])}" if key in ps else ""
+            ).with_records([*runs_by_row[key].records.values(), *baseline.records.values()])
+            for key, difference in differences.items()
+        },
+    )
+
+
+def _format_p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def _machine_note(group: RecordGroup) -> list[str]:
+    """Return the machines that times were measured on, for metrics that differ between machines."""
+    if not group.measure.alone:
+        return []
+    names = " and ".join(dict.fromkeys(str(record.manifest.get("processor")) for record in group.records))
+    return [f"Measured on {names}; figures of other machines cannot be compared with these."]
+
+
+# Sweeps
+
+
+def _sweep_tables(sweep: Sweep) -> Iterable[Table]:
+    for metric in (metric for metric in sweep.metrics if metric.headline):
+        columns = [
+            Column.from_metric(
+                metric, name=f"{sweep.parameter}-{value:g}", title=f"{sweep.parameter} = {value:g}", ranked=False
+            )
+            for value in sweep.values
+        ]
+        filled = [
+            FilledColumn(
+                column,
+                {
+                    label: sweep.runs[label, value].cell(metric, column, sweep.seeds)
+                    for label in sweep.rows_by_metric[metric.name]
+                    if (label, value) in sweep.runs
+                },
+            )
+            for column, value in zip(columns, sweep.values, strict=True)
+        ]
+        yield Table.from_columns(
+            filled,
+            rows=sweep.rows_by_metric[metric.name],
+            flags=lambda label: sweep.measure.row_flags(sweep.records(label)),
+            defense=sweep.rows_by_metric[metric.name].__getitem__,
+            name=slug(f"sweep-{sweep.title}-{metric.name}"),
+            title=f"{sweep.title}: {metric.title} by {sweep.parameter}",
+            section=sweep.measure.section,
+            keys=(sweep.key,),
+            notes=(metric.meaning,),
+        )

@@ -1,0 +1,138 @@
+"""Tables as terminal text, Markdown, CSV, LaTeX and JSON. The same tables give the same bytes."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fflbench.report.table_model import Board, Mark, Row, Table
+from fflbench.safe_texts import csv_text, to_printable_line
+
+
+def print_tables(tables: Sequence[Table], console: Console) -> None:
+    """Print tables; names are printed literally, without markup."""
+    for table in tables:
+        drawn = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        for key in table.keys:
+            drawn.add_column(Text(key), overflow="fold")
+        for column in table.columns:
+            drawn.add_column(Text(column.title), justify="right", overflow="fold")
+        for row in table.rows:
+            cells = [
+                Text(
+                    _apply_mark(cell.display_text(column), cell.mark, "{}"), style="bold" if cell.mark == "best" else ""
+                )
+                for column, cell in zip(table.columns, row.cells, strict=True)
+            ]
+            drawn.add_row(*map(Text, _row_keys_with_flag_numbers(table, row)), *cells)
+        console.print(drawn)
+        for note in table.footnotes:
+            console.print(Text(note, style="dim"))
+        if table.footnotes:
+            console.print()
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table as GitHub Markdown: best in bold, ties with an equals sign."""
+    heads = [*table.keys, *(column.title for column in table.columns)]
+    lines = [f"### {escape_markdown(table.title)}", "", f"| {' | '.join(map(escape_markdown, heads))} |"]
+    lines.append("|" + "---|" * len(table.keys) + "---:|" * len(table.columns))
+    for row in table.rows:
+        cells = [
+            _apply_mark(escape_markdown(cell.display_text(column)), cell.mark, "**{}**")
+            for column, cell in zip(table.columns, row.cells, strict=True)
+        ]
+        lines.append(f"| {' | '.join([*map(escape_markdown, _row_keys_with_flag_numbers(table, row)), *cells])} |")
+    lines += ["", *(line for note in table.footnotes for line in (escape_markdown(note), ""))]
+    return "\n".join(lines)
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """Return one line per cell of all tables."""
+    rows: list[list[object]] = [
+        ["table", "row", "defense", "column", "mean", "low_95", "high_95", "seeds", "text", "mark", "note", "flags"]
+    ]
+    for table in tables:
+        for row in table.rows:
+            start, end = [table.name, row.label, row.defense], ["; ".join(row.flags)]
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                figures = [cell.mean, cell.low, cell.high, cell.seeds, cell.text, cell.mark, cell.note]
+                rows.append([*start, column.name, *figures, *end])
+    return csv_text(rows)
+
+
+def to_latex(table: Table) -> str:
+    """Return a table as LaTeX; it needs the package booktabs."""
+    heads = [key.capitalize() for key in table.keys] + [column.title for column in table.columns]
+    lines = [
+        f"% {_escape_latex(table.title)}; needs \\usepackage{{booktabs}}",
+        f"\\begin{{tabular}}{{{'l' * len(table.keys)}{'r' * len(table.columns)}}}",
+        "\\toprule",
+        " & ".join(map(_escape_latex, heads)) + " \\\\",
+        "\\midrule",
+    ]
+    for row in table.rows:
+        cells = [
+            _apply_mark(_escape_latex(cell.display_text(column)), cell.mark, "\\textbf{{{}}}")
+            for column, cell in zip(table.columns, row.cells, strict=True)
+        ]
+        # Braces, since a bracket after a line's end would be taken for its option.
+        keys = [f"{{{_escape_latex(key)}}}" for key in row.keys]
+        if places := _flag_numbers(table, row):
+            keys[-1] += f"$^{{{','.join(map(str, places))}}}$"
+        lines.append(f"{' & '.join([*keys, *cells])} \\\\")
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    return "\n".join([*lines, *(f"\\par {_escape_latex(note)}" for note in table.footnotes), ""])
+
+
+def to_json(board: Board) -> str:
+    """Return the board as JSON, after checking that it can be read back."""
+    text = board.model_dump_json(indent=1)
+    Board.model_validate_json(text)
+    return text + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Return text from plugins and suites escaped, so that Markdown shows it literally."""
+    for character in "\\`*_{}[]<>()#+!|~&$":
+        text = text.replace(character, f"\\{character}")
+    return to_printable_line(text)
+
+
+def _row_keys_with_flag_numbers(table: Table, row: Row) -> list[str]:
+    """Return the texts that name a row, the last with the numbers of its flags."""
+    flags = "".join(f" ⚑{place}" for place in _flag_numbers(table, row))
+    return [*row.keys[:-1], f"{row.keys[-1]}{flags}"]
+
+
+def _flag_numbers(table: Table, row: Row) -> list[int]:
+    flags = table.flags
+    return [flags.index(flag) + 1 for flag in row.flags]
+
+
+def _apply_mark(text: str, mark: Mark, bold: str) -> str:
+    return bold.format(text) if mark == "best" else f"= {text}" if mark == "tied" else text
+
+
+LATEX = {
+    "\\": "\\textbackslash{}",
+    "&": "\\&",
+    "%": "\\%",
+    "$": "\\$",
+    "#": "\\#",
+    "_": "\\_",
+    "{": "\\{",
+    "}": "\\}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "±": "$\\pm$",
+    "<": "$<$",
+    ">": "$>$",
+    "⚑": "",
+}
+
+
+def _escape_latex(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in to_printable_line(text))

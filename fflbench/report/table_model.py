@@ -1,0 +1,230 @@
+"""The table model of runs and leaderboards: columns, cells with intervals, rows with flags."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fflbench.metrics import LARGEST, Metric
+from fflbench.records.record import Record
+from fflbench.report.statistics import BySeed, Estimate, best_and_tied, format_number
+
+Mark = Literal["", "best", "tied"]
+OVERALL = "All together"
+"""Heading of the tables that join all measures."""
+SECTIONS = (OVERALL, "Robustness", "Privacy", "Cost")
+"""Headings in their order; those of other measures follow."""
+ROUNDING = 1e-9
+"""Relative difference between the halves of an interval that is rounding."""
+
+
+def round_to_twelve_digits(value: float) -> float:
+    """Return a number without its last digits, in which libraries may differ."""
+    return float(f"{value:.12g}")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Column(_Model):
+    """A column of a table, and how to read its values."""
+
+    name: str
+    title: str
+    meaning: str
+    """Explanation in one sentence."""
+    digits: int = 2
+    factor: float = 1.0
+    """Factor by which values are multiplied for display."""
+    powers_from: float = 1e12
+    higher_is_better: bool | None = None
+    low: float | None = None
+    high: float | None = None
+    """Bounds of intervals."""
+    seeded: bool = True
+    """Whether values depend on the seed."""
+    ranked: bool = True
+    """Whether defenses can be ranked by this column alone."""
+    section: str = ""
+    """Section of the measure that contributed it to a joined table."""
+
+    @classmethod
+    def from_metric(cls, metric: Metric, **changes: Any) -> "Column":
+        """Return the column of a metric, with its unit in the title."""
+        unit = f" {metric.unit}" if metric.unit == "%" else f", {metric.unit}" if metric.unit else ""
+        fields: dict[str, Any] = {
+            "name": metric.name,
+            "title": metric.title,
+            "meaning": metric.meaning,
+            "digits": metric.digits,
+            "factor": metric.factor,
+            "powers_from": metric.powers_from,
+            "higher_is_better": metric.higher_is_better,
+            "seeded": metric.seeded,
+            "low": metric.low if metric.low > -LARGEST else None,
+            "high": metric.high if metric.high < LARGEST else None,
+        } | changes
+        return cls(**(fields | {"title": f"{fields['title']}{unit}"}))
+
+    def format_value(self, value: float) -> str:
+        """Return a value as displayed."""
+        return format_number(value * self.factor, self.digits, self.powers_from)
+
+
+class TableCell(_Model):
+    """One cell of a table: a value with its interval, or a text, or why there is none."""
+
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """Ends of the 95% interval."""
+    seeds: int = 0
+    text: str = ""
+    mark: Mark = ""
+    note: str = ""
+    records: tuple[str, ...] = ()
+    """The ids of the records behind it."""
+
+    @classmethod
+    def from_estimate(cls, estimate: Estimate, column: Column, note: str = "") -> "TableCell":
+        """Return the cell of a mean over seeds, with a note where there is a single seed."""
+        notes = [note] * bool(note) + ["1 seed"] * (estimate.seeds == 1 and column.seeded)
+        ends: dict[str, Any] = {}
+        if estimate.half_width is not None:
+            low, high = estimate.mean - estimate.half_width, estimate.mean + estimate.half_width
+            ends["low"] = round_to_twelve_digits(
+                low if column.low is None else max(low, min(column.low, estimate.mean))
+            )
+            ends["high"] = round_to_twelve_digits(
+                high if column.high is None else min(high, max(column.high, estimate.mean))
+            )
+        return cls(mean=round_to_twelve_digits(estimate.mean), seeds=estimate.seeds, note=", ".join(notes), **ends)
+
+    def with_records(self, records: Iterable[Record]) -> "TableCell":
+        """Return the cell with the ids of the records it was made from."""
+        return self.model_copy(update={"records": tuple(sorted({record.id for record in records}))})
+
+    def interval_text(self, column: Column) -> str:
+        """Return the interval as displayed: a half-width, or both ends where a bound cuts one off."""
+        if self.mean is None or self.low is None or self.high is None:
+            return ""
+        below, above = self.mean - self.low, self.high - self.mean
+        if abs(below - above) <= ROUNDING * (abs(self.mean) + above):
+            return f"± {column.format_value(above)}"
+        return f"{column.format_value(self.low)} to {column.format_value(self.high)}"
+
+    def display_text(self, column: Column) -> str:
+        """Return the whole cell as displayed, without its mark."""
+        if self.mean is None:
+            return f"{self.text} ({self.note})" if self.note and self.text else self.text or self.note
+        interval = self.interval_text(column)
+        text = column.format_value(self.mean)
+        if interval.startswith("±"):
+            text, interval = f"{text} {interval}", ""
+        inside = ", ".join(filter(None, (interval, self.note)))
+        return f"{text} ({inside})" if inside else text
+
+
+class Row(_Model):
+    """A row of a table, with its warnings."""
+
+    keys: tuple[str, ...]
+    """Texts that name it, one for each of the table's key columns."""
+    defense: str
+    """Label of its defense, whatever the row's keys."""
+    cells: tuple[TableCell, ...]
+    flags: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Keys as one text."""
+        return ", ".join(self.keys)
+
+
+@dataclass(frozen=True)
+class FilledColumn:
+    """A column with its cells, by the keys of their rows: a text, or a tuple of several."""
+
+    column: Column
+    cells: Mapping[Any, TableCell]
+
+    def with_marks(self, values: Mapping[Any, BySeed], seeds: set[int]) -> "FilledColumn":
+        """Return the column with marks for the best cell and those that no test distinguishes from it, by seed."""
+        complete = {
+            key: each for key, each in values.items() if set(each) == seeds and self.cells[key].mean is not None
+        }
+        # A test needs more than one seed.
+        if self.column.higher_is_better is None or len(seeds) < 2:
+            return self
+        marks = best_and_tied(complete, highest=self.column.higher_is_better)
+        marked = {key: self.cells[key].model_copy(update={"mark": mark}) for key, mark in marks.items()}
+        return FilledColumn(self.column, {**self.cells, **marked})
+
+
+class Table(_Model):
+    """A table with its rows, columns and notes."""
+
+    name: str = Field(pattern=r"^[\w][\w.-]*$", max_length=120)
+    """Name of its files."""
+    title: str
+    section: str
+    keys: tuple[str, ...] = ("defense",)
+    """Headings of the columns that name rows."""
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_columns(
+        cls,
+        filled: Sequence[FilledColumn],
+        rows: Iterable[Any] | None = None,
+        flags: Callable[[Any], Iterable[str]] = lambda key: (),
+        defense: Callable[[Any], str] = lambda key: key if isinstance(key, str) else key[-1],
+        **fields: Any,
+    ) -> "Table":
+        """Return a table of these columns; rows in the given order, or in that of their cells."""
+        order = dict.fromkeys(key for each in filled for key in each.cells) if rows is None else rows
+        return cls(
+            columns=tuple(each.column for each in filled),
+            rows=tuple(
+                Row(
+                    keys=(key,) if isinstance(key, str) else key,
+                    defense=defense(key),
+                    cells=tuple(each.cells.get(key, TableCell()) for each in filled),
+                    flags=tuple(dict.fromkeys(flags(key))),
+                )
+                for key in order
+            ),
+            **fields,
+        )
+
+    @property
+    def flags(self) -> list[str]:
+        """All flags of its rows, each once; a row refers to them by their numbers."""
+        return list(dict.fromkeys(flag for row in self.rows for flag in row.flags))
+
+    @property
+    def footnotes(self) -> list[str]:
+        """Flags with their numbers, then notes."""
+        return [*(f"⚑{place} {flag}" for place, flag in enumerate(self.flags, start=1)), *self.notes]
+
+
+class Board(_Model):
+    """All tables of a run or a leaderboard."""
+
+    schema_version: Literal[2] = 2
+    suite: str
+    title: str
+    description: str
+    tables: tuple[Table, ...]
+    flags: tuple[str, ...]
+    """Warnings that concern more than one row."""
+
+    @property
+    def sections(self) -> list[str]:
+        """Headings of its tables, in order."""
+        there = dict.fromkeys(table.section for table in self.tables)
+        return [name for name in SECTIONS if name in there] + [name for name in there if name not in SECTIONS]
