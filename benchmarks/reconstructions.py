@@ -16,7 +16,7 @@ from fflbench.engines.flat_model import FlatModel
 from fflbench.federation.rounds import new_model
 from fflbench.privacy import ObservedGradients
 from fflbench.privacy.cosine_inversion import cosine_distance
-from fflbench.privacy.gradient_inversion import squared_distance
+from fflbench.privacy.gradient_inversion import relative_squared_distance
 from fflbench.privacy.victim_updates import (
     draw_victim_examples,
     gradients_from_updates,
@@ -112,7 +112,7 @@ def invert_one_by_lbfgs(seen: ObservedGradients, wanted: tuple[Tensor, ...]) -> 
         optimizer.zero_grad()
         loss = -(y.softmax(-1) * seen.model(x).log_softmax(-1)).sum(-1).mean()
         dummy = torch.autograd.grad(loss, list(seen.model.parameters()), create_graph=True)
-        distance = squared_distance(dummy, wanted)
+        distance = relative_squared_distance(dummy, wanted)
         distance.backward()
         return distance
 

@@ -191,9 +191,9 @@ def test_data_status_names_what_is_missing_and_what_is_damaged(capsys, own_folde
 
 def test_without_a_network_one_sentence_says_which_file_to_put_where(capsys, own_folders, monkeypatch):
     from fflbench.data import datasets, mnist
-    from tests.data.conftest import at
+    from tests.data.conftest import offered_at
 
-    monkeypatch.setitem(datasets.DATASETS, "mnist", at(mnist.MNIST, "http://127.0.0.1:1"))
+    monkeypatch.setitem(datasets.DATASETS, "mnist", offered_at(mnist.MNIST, "http://127.0.0.1:1"))
     code, _, err = fflbench(capsys, "data", "fetch", "mnist")
     assert code == 2
     sentence = err.splitlines()[-1]

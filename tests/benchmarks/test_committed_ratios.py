@@ -54,7 +54,7 @@ def test_a_benchmark_that_runs_alone_keeps_the_ratios_of_others_of_the_same_vers
 
 def test_each_processor_has_a_table_and_is_compared_with_itself(own_folder, monkeypatch):
     committed_ratios.write_ratios([FAST])
-    monkeypatch.setattr(committed_ratios, "processor", lambda: "Another 1 2")
+    monkeypatch.setattr(committed_ratios, "processor_name", lambda: "Another 1 2")
     with pytest.raises(SystemExit, match="no ratios of this processor, Another 1 2"):
         committed_ratios.compare_with_committed([FAST])
     committed_ratios.write_ratios([Ratio("median", "ByzFL", theirs=2.0, ours=1.0)])

@@ -240,7 +240,7 @@ def test_lira_takes_means_of_each_example_and_one_deviation():
     lira = registry.get(Kind.PRIVACY_ATTACK, "lira").create()
     rng = np.random.default_rng(0)
     lira.sure, chosen = rng.normal(size=(30, 7)), rng.random((30, 7)) < 0.4
-    found, deviation = lira._normal(chosen)
+    found, deviation = lira._fit_normal(chosen)
     wanted = [lira.sure[chosen[:, place], place] for place in range(7)]
     np.testing.assert_allclose(found, [values.mean() for values in wanted])
     squares = sum(((values - values.mean()) ** 2).sum() for values in wanted)

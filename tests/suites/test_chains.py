@@ -136,9 +136,9 @@ use = "ffl"
 def test_measures_of_cost_run_every_message_unless_the_suite_says_otherwise():
     found = defenses(cells(COST.replace('"fast", ', "").replace('[defense.fast]\nuse = "ffl"\n', "")))
     assert found["ffl"]["transport"]["parameters"]["mode"] == "full"
-    with pytest.raises(SuiteError, match=r"\[defense.fast\]: its cost cannot be measured as it is set"):
+    with pytest.raises(SuiteError, match=r"\[defense.fast\]: its cost cannot be measured with these parameters"):
         cells(COST + 'mode = "fast"\n')
-    with pytest.raises(SuiteError, match=r"\[defense.fast\]: its cost cannot be measured as it is set"):
+    with pytest.raises(SuiteError, match=r"\[defense.fast\]: its cost cannot be measured with these parameters"):
         cells(COST + 'fragment-exchange.mode = "fast"\n')
 
 

@@ -91,7 +91,7 @@ def test_a_star_leaves_out_chains_that_show_a_sum_or_need_what_is_not_installed(
         ),
         (
             {"defenses": ["ffl"], "defense": {"ffl": {"mode": "fast"}}},
-            r"\[defense.ffl\]: its cost cannot be measured as it is set: that leaves out keys",
+            r"\[defense.ffl\]: its cost cannot be measured with these parameters, which leave out keys",
         ),
         (
             {"defenses": ["multi-krum"], "measure": {"use": "runtime", "updates": 2}},

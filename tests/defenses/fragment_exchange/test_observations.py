@@ -13,7 +13,7 @@ from fflbench.federation import Columns
 from fflbench.federation.chain import defense
 from fflbench.registry import Kind
 from tests.privacy.observed_rounds import PEOPLE, UPDATES, observe_round, transmit_watched_round
-from tests.privacy.test_reconstruction import cells
+from tests.privacy.test_reconstruction import plan_reconstruction_cells
 
 MODES = pytest.mark.parametrize("mode", ["fast", "full"])
 
@@ -127,7 +127,7 @@ def test_a_wrong_mask_scores_less_and_a_wrong_pair_has_none():
 
 
 def test_masks_are_undone_on_real_gradients_and_images_come_back():
-    (cell,) = cells("unmixed", ["ffl"], people=10)
+    (cell,) = plan_reconstruction_cells("unmixed", ["ffl"], people=10)
     found = run_cell(cell, "own").metrics
     assert found["pair_accuracy"] == 1
     assert found["mask_accuracy"] == 1
@@ -136,14 +136,14 @@ def test_masks_are_undone_on_real_gradients_and_images_come_back():
 
 def test_labels_of_two_partners_are_told_from_their_mean_where_only_another_layer_was_separated():
     content = {"tasks": ["digits-mlp"], "attacks": ["analytic"], "attack": {}}
-    (cell,) = cells("unmixed", ["ffl"], extra=content, people=10)
+    (cell,) = plan_reconstruction_cells("unmixed", ["ffl"], extra=content, people=10)
     found = run_cell(cell, "own").metrics
     assert found["psnr"] > 100
     assert found["label_accuracy"] > 0.95
 
 
 def test_where_ranks_tell_nothing_pairs_are_guessed_and_no_mask_is_told():
-    (cell,) = cells("unmixed", ["ffl"], people=20, groups=1, batch=8, steps=5)
+    (cell,) = plan_reconstruction_cells("unmixed", ["ffl"], people=20, groups=1, batch=8, steps=5)
     found = run_cell(cell, "own").metrics
     assert found["pair_accuracy"] < 0.5
     assert found["mask_accuracy"] is None
@@ -151,7 +151,7 @@ def test_where_ranks_tell_nothing_pairs_are_guessed_and_no_mask_is_told():
 
 def test_where_nobody_pairs_there_is_nothing_to_attack():
     content = {"defense": {"ffl": {"acceptance": "literal"}}}
-    (cell,) = cells("submission", ["ffl"], extra=content)
+    (cell,) = plan_reconstruction_cells("submission", ["ffl"], extra=content)
     assert run_cell(cell, "own").error.startswith("no update reached the server")
 
 
