@@ -57,7 +57,7 @@ class Rule:
 
     @property
     def uses_oracle(self) -> bool:
-        """Whether it must be told the true number of attackers."""
+        """Whether it needs the true number of attackers."""
         return False
 
     def validate(self, n: int, selected: int) -> None:

@@ -92,7 +92,7 @@ class Communication(Measure):
     facts = _Facts
     exact_facts = ("bytes_per_participant",)
     metrics = (
-        _cost_metric("bytes", "bytes a participant", BYTES, "kB", factor=1e-3, digits=1, headline=True, exact=True),
+        _cost_metric("bytes", "bytes per participant", BYTES, "kB", factor=1e-3, digits=1, headline=True, exact=True),
         _seconds_metric("seconds", "time on the network", "Seconds that a participant's messages take on the network."),
         _seconds_metric(
             "seconds_before_macs_and_framing", "without MACs and framing", "Of parameters alone.", shown=False
