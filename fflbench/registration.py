@@ -107,7 +107,7 @@ def preaggregation(
     """
     return lambda target: _register(
         Kind.PREAGGREGATION,
-        target,
+        _without_root_update(name, target),
         name,
         title=title,
         citation=citation,
@@ -116,6 +116,13 @@ def preaggregation(
         defined=defined,
         regroups=regroups,
     )
+
+
+def _without_root_update(name: str, target: T) -> T:
+    """Return a pre-aggregation, or raise an error if it asks for what only rules receive."""
+    if _has_argument("root_update", target):
+        raise TypeError(f'preaggregation "{name}" cannot ask for root_update, which only rules receive')
+    return target
 
 
 @dataclass_transform(kw_only_default=True)

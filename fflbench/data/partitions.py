@@ -20,7 +20,10 @@ def partition(
     shards: int = 2,
     examples: int | None = None,
 ) -> list[Indices]:
-    """Return the indices of each participant's examples, ascending; all are assigned unless `examples` is set."""
+    """Return the indices of each participant's examples, ascending.
+
+    All examples are assigned, unless `examples` sets how many each gets; equal Dirichlet sizes leave a remainder out.
+    """
     least = max(examples or 1, shards if scheme == "shards" else 1)
     if len(y) < participants * least:
         raise DataError(

@@ -82,6 +82,7 @@ class AttackSetting:
     """The participants that attack."""
     columns: Columns
     rng: np.random.Generator
+    """Generator for `begin` alone; those of a round are `known.rng` and `local.rng`, which a resumed cell repeats."""
 
 
 class LocalTraining:
@@ -253,5 +254,8 @@ class Attack:
         return known.updates
 
     def goal(self, test: Examples, task: Task) -> Goal | None:
-        """Return the inputs that it wants misclassified and the labels that it wants, or None without such a goal."""
+        """Return the inputs that it wants misclassified and the labels that it wants, or None without such a goal.
+
+        It depends on parameters, test set and task alone: it is called without `begin`, also where nobody attacks.
+        """
         return None

@@ -75,6 +75,10 @@ class Federation:
         self.task, self.attack, self.defense, self.seed, self.deviation = task, attack, defense, seed, deviation
         if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
             raise ParameterError(f'device "{device}" is not here; use cpu')
+        if deviation and deviation.needs_clean_updates and task.worker_momentum:
+            raise ParameterError(
+                "this deviation needs unpoisoned updates, which have no momentum: leave worker_momentum 0"
+            )
         data = task.data()
         with one_thread():
             self.model = FlatModel(new_model(task, seed), torch.device(device))
@@ -111,6 +115,7 @@ class Federation:
             "round": self.round,
             **metrics,
             "attackers_selected": int(np.isin(selected, self.attackers).sum()),
+            **({} if view.attackers is None else {"attackers_arrived": view.attackers}),
             "selected": len(selected),
             "f": self.defense.assumed_attackers(len(selected), len(view.rows), view.attackers),
             "dropped": view.dropped.tolist(),

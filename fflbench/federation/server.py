@@ -36,14 +36,14 @@ class Server:
             if not len(view.rows):
                 break
             try:
-                coefficients = step.coefficients(view, geometry, rng)
+                coefficients = step.coefficients(_without_oracle(view, step), geometry, rng)
             except NoAnswerError as none:
                 raise NoAnswerError(str(none), self._feedback_without_rows(view, rng)) from none
             view = _combine_rows(view, coefficients, regrouped=step.entry.regroups)
             geometry = geometry.combined(coefficients, view.rows[:, view.columns.parameters])
-        rule = self.rule
+        rule, seen = self.rule, _without_oracle(view, self.rule)
         result = (
-            rule.aggregate_with(view, geometry, rng) if isinstance(rule, FunctionRule) else rule.aggregate(view, rng)
+            rule.aggregate_with(seen, geometry, rng) if isinstance(rule, FunctionRule) else rule.aggregate(seen, rng)
         )
         change, feedback = _split_result(rule, result)
         return change if view.scale == 1 else change * np.float32(view.scale), feedback
@@ -56,6 +56,11 @@ class Server:
             return _split_result(self.rule, self.rule.aggregate(replace(view, **empty), rng))[1]
         except NoAnswerError as none:
             return none.feedback
+
+
+def _without_oracle(view: View, part: Preaggregation | Rule) -> View:
+    """Return the view without the true number of attackers for a part whose f is set otherwise."""
+    return view if part.uses_oracle else replace(view, attackers=None)
 
 
 def _split_result(rule: Rule, result: Any) -> tuple[Vector, Feedback]:

@@ -194,7 +194,9 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
     """Return the results of the rounds that a federation has run so far."""
     history, final, transport = federation.history, federation.final_metrics(), federation.defense.transport
     over_20_percent = [item["attackers_selected"] * 5 > item["selected"] for item in history]
-    more_than_f = [_attackers_to_tolerate(federation, item) > item["f"] for item in history if item["f"] is not None]
+    # Where f is the true number of attackers, it counts those whose rows arrived.
+    sent = [(item.get("attackers_arrived", item["attackers_selected"]), item["f"]) for item in history]
+    more_than_f = [attackers > f for attackers, f in sent if f is not None]
     return Outcome(
         metrics={metric.name: final[metric.name] for metric in Robustness.metrics},
         history=list(history),
@@ -212,13 +214,6 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
         },
         seconds=dict(federation.seconds),
     )
-
-
-def _attackers_to_tolerate(federation: "Federation", item: dict[str, Any]) -> int:
-    """Return the attackers selected in a round; where f is their true number, without those whose rows were dropped."""
-    selected: int = item["attackers_selected"]
-    oracle = any(part.uses_oracle for part in federation.defense.server.parts)
-    return selected - len(set(item["dropped"]) & set(federation.attackers.tolist())) if oracle else selected
 
 
 def _exclusion_facts(federation: "Federation") -> dict[str, Any]:

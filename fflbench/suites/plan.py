@@ -96,7 +96,8 @@ def _goals(sections: Sequence[ResolvedSection]) -> dict[str, list[dict[str, Any]
         if Kind.ATTACK in attacks and attacks[Kind.ATTACK].create(Kind.ATTACK).targeted:
             goal = goal_of(attacks[Kind.ATTACK].configuration)
             known += [goal] * (goal not in known)
-    return goals
+    # Sorted, so that the order of a suite's attacks does not enter the ids of cells.
+    return {task: sorted(known, key=lambda goal: json.dumps(goal, sort_keys=True)) for task, known in goals.items()}
 
 
 def _configuration_key(choice: Choice) -> str:

@@ -92,6 +92,8 @@ class Task(ABC):
             raise ValueError(f"per_round = {self.per_round} is more than participants = {self.participants}")
         if self.loss == "binary-cross-entropy" and len(self.classes) != 2:
             raise ValueError(f'loss = "binary-cross-entropy" is for two classes, not {len(self.classes)}')
+        if self.examples and self.partition == "shards" and self.examples % self.shards:
+            raise ValueError(f"examples = {self.examples} must be a multiple of shards = {self.shards}")
         if self.examples and self.partition == "dirichlet":
             raise ValueError(
                 'examples = … needs partition = "dirichlet-equal", "iid" or "shards": dirichlet sets sizes'

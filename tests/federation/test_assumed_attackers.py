@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import fflbench
 from fflbench.errors import ParameterError
-from fflbench.federation import Attack
+from fflbench.federation import Attack, Rule
 from fflbench.federation.chain import defense
 from fflbench.measures.robustness import outcome_of_federation
-from fflbench.registration import attack, preaggregation
+from fflbench.registration import attack, preaggregation, rule
+from fflbench.types import Coefficients, Matrix, Vector
 from tests.played import finished
 
 
@@ -203,3 +204,41 @@ def test_simulated_rows_are_aggregated_with_the_same_f(federation, own_registry)
     for _ in range(3):
         cell.run_round()
         np.testing.assert_array_equal(cell.weights, expected[-1])
+
+
+def test_attackers_who_submit_nothing_are_not_counted_against_an_oracle(federation):
+    """Of an odd number of participants, one finds nobody to exchange with."""
+    cell = federation(
+        defense=("fragment-exchange + trimmed-mean", {"f": "attackers"}),
+        attack=("noise-control", {"share": 0.4}),
+        participants=15,
+        per_round=15,
+        rounds=4,
+    )
+    outcome = finished(cell)
+    assert any(item["attackers_arrived"] < item["attackers_selected"] for item in cell.history)
+    assert outcome.facts["rounds_with_more_attackers_than_f"] == 0
+
+
+def test_a_part_with_another_f_does_not_see_the_number_of_attackers(federation, own_registry):
+    seen = []
+
+    @rule("watchful", title="Watchful")
+    class Watchful(Rule):
+        """Record the number of attackers in its view."""
+
+        def aggregate(self, view, rng):
+            seen.append(view.attackers)
+            return view.rows.mean(0)
+
+    attacked = {"attack": ("noise-control", {"share": 0.3}), "rounds": 1}
+    finished(federation(defense=("nnm + watchful", {"f": "attackers"}), **attacked))
+    assert seen == [None]
+
+
+def test_a_preaggregation_cannot_ask_for_a_root_update(own_registry):
+    def rooted(updates: Matrix, *, root_update: Vector) -> Coefficients:
+        """Ask for too much."""
+
+    with pytest.raises(TypeError, match="cannot ask for root_update, which only rules receive"):
+        preaggregation("rooted", title="Rooted")(rooted)

@@ -70,3 +70,13 @@ def test_classes_that_a_task_does_not_have_are_refused(source, target):
 def test_an_engine_that_is_not_registered_is_refused():
     with pytest.raises(SuiteError, match='engine "stackd" is not registered; did you mean "stacked"'):
         cells(FLIPPING, 'engine="stackd"')
+
+
+def test_the_order_of_attacks_does_not_enter_the_ids_of_cells():
+    text = FLIPPING.replace(', "adult-mlp"', "") + '[attack.other]\nuse = "label-flipping"\ntarget = 2\n'
+    ids = [
+        by_labels(cells(text.replace('"label-flipping", "gaussian-noise"', attacks)))["digits-mlp", "none"]
+        for attacks in ('"label-flipping", "other"', '"other", "label-flipping"')
+    ]
+    assert len(ids[0]["goals"]) == 2
+    assert ids[0] == ids[1]

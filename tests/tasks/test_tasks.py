@@ -219,3 +219,10 @@ def test_the_task_in_the_documentation_works(own_registry, tmp_path):
     it = task("blobs")
     assert it.model()(torch.from_numpy(it.data().train.x[:2])).shape[0] == 2
     assert len(it.divide(it.data().train.y, seed=0)) == it.participants
+
+
+def test_shards_are_equal_parts_of_the_examples_of_each():
+    with pytest.raises(ParameterError, match="examples = 5 must be a multiple of shards = 2"):
+        task("digits-mlp", partition="shards", examples=5)
+    it = task("digits-mlp", partition="shards", examples=6)
+    assert {len(part) for part in it.divide(it.data().train.y, seed=0)} == {6}
