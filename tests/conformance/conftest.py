@@ -20,10 +20,16 @@ def loaded():
             entry.create().data()
 
 
-@pytest.fixture(autouse=True, scope="session")
-def one_server_key():
+@pytest.fixture(scope="session")
+def server_key():
+    return rsa_oaep.RSA.generate(rsa_oaep.BITS)
+
+
+# Of modules, since the patch would reach the tests of other folders that the same process runs.
+@pytest.fixture(autouse=True, scope="module")
+def one_server_key(server_key):
     """One key of servers for all checks, since making one takes seconds and is tested elsewhere."""
-    key = rsa_oaep.RSA.generate(rsa_oaep.BITS)
+    key = server_key
 
     class OneKey:
         import_key = staticmethod(rsa_oaep.RSA.import_key)

@@ -31,7 +31,7 @@ class MemoryCheckpoint:
     def __init__(self, content):
         self.content = content
 
-    def read(self):
+    def read_checkpoint(self):
         return self.content
 
 
@@ -328,10 +328,10 @@ def test_a_cell_that_is_asked_to_stop_in_its_last_round_ends(tmp_path):
 
 def test_a_cell_whose_state_cannot_be_kept_goes_on(checkpoint_every_round):
     class Full:
-        def read(self):
+        def read_checkpoint(self):
             raise FileNotFoundError
 
-        def write(self, content):
+        def write_checkpoint(self, content):
             raise OSError(28, "No space left on device")
 
     with pytest.warns(UserWarning, match="could not be saved: No space left"):
@@ -346,10 +346,10 @@ def test_checkpoints_that_take_long_become_rare(tmp_path, monkeypatch):
     monkeypatch.setattr(cells.time, "monotonic", lambda: now[0])
 
     class Slow:
-        def read(self):
+        def read_checkpoint(self):
             raise FileNotFoundError
 
-        def write(self, content):
+        def write_checkpoint(self, content):
             now[0] += 10
             written.append(now[0])
 

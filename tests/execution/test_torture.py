@@ -23,7 +23,7 @@ average_last = 3
 EAGER = '''
 """Checkpoints after every round, so that kills fall into the writing of them too."""
 from fflbench.execution import run_cell
-cell.CHECKPOINT_SECONDS, cell.CHECKPOINT_SHARE = 0.0, float("inf")
+run_cell.CHECKPOINT_SECONDS, run_cell.CHECKPOINT_SHARE = 0.0, float("inf")
 '''
 
 

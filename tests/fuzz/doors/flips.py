@@ -31,10 +31,10 @@ class _MemoryCheckpoint:
 
     content: bytes = b""
 
-    def read(self) -> bytes:
+    def read_checkpoint(self) -> bytes:
         return self.content
 
-    def write(self, content: bytes) -> None:
+    def write_checkpoint(self, content: bytes) -> None:
         self.content = content
 
 
