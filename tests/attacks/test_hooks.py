@@ -347,8 +347,8 @@ share = 0.4
     records = {record.labels["attack"]: record for record in fflbench.run(tmp_path / "own.toml", out=tmp_path)}
     clean = records["none"]
     assert clean.configuration["goals"] == [
-        {"name": "label-flipping", "parameters": {"source": 7, "target": 1}},
         {"name": "label-flipping", "parameters": {"source": 3, "target": 8}},
+        {"name": "label-flipping", "parameters": {"source": 7, "target": 1}},
     ]
     assert len(clean.metrics["goal_attack_success_rate"]) == 2
     assert clean.metrics["attack_success_rate"] == clean.metrics["goal_attack_success_rate"][0]
