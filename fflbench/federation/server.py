@@ -53,7 +53,8 @@ class Server:
         per_row = {"rows": view.rows, "weights": view.weights, "participants": view.participants, "sizes": view.sizes}
         empty: dict[str, Any] = {name: values[:0] for name, values in per_row.items() if values is not None}
         try:
-            return _split_result(self.rule, self.rule.aggregate(replace(view, **empty), rng))[1]
+            seen = _without_oracle(replace(view, **empty), self.rule)
+            return _split_result(self.rule, self.rule.aggregate(seen, rng))[1]
         except NoAnswerError as none:
             return none.feedback
 
