@@ -66,11 +66,7 @@ def plan_run(
     force: bool = False,
 ) -> RunPlan:
     """Read a suite (or the record of one cell), check every cell and the options, and look up finished cells."""
-    for failure in registry.load_named(options.plugins):
-        raise SuiteError(str(failure))
-    registry.get(Kind.EXECUTOR, options.executor)
-    if options.runs_here and options.device != "cpu":
-        check_device(options.device)
+    check_options(options)
     on_board = jsonl_file.is_record_path(Path(suite))
     one_record = on_board or suite.endswith(".json")
     if one_record:
@@ -82,10 +78,24 @@ def plan_run(
         content = read(suite, changes)
         name, title, cells = content.name, content.title, plan(content)
         store = Store(Path(out) / name)
+    return with_finished_cells(RunPlan(name, title, store, cells, force=force, one_record=one_record))
+
+
+def check_options(options: Options) -> None:
+    """Load plugins, and refuse an executor or device that there is not."""
+    for failure in registry.load_named(options.plugins):
+        raise SuiteError(str(failure))
+    registry.get(Kind.EXECUTOR, options.executor)
+    if options.runs_here and options.device != "cpu":
+        check_device(options.device)
+
+
+def with_finished_cells(planned: RunPlan) -> RunPlan:
+    """Return a plan with the records of finished cells that are still valid, after a check of every cell."""
+    name, title, store, cells = planned.suite, planned.title, planned.store, planned.cells
     for cell in cells:
         _check_cell(cell, store)
-    planned = RunPlan(name, title, store, cells, force=force, one_record=one_record)
-    if force:
+    if planned.force:
         return planned
     finished = {cell.id: record for cell in cells if (record := _read_finished_record(cell, store))}
     outdated = {
@@ -99,7 +109,9 @@ def plan_run(
         if cell.id in finished and cell.id not in outdated
     }
     relabelled = {
-        key: record for key, record in done.items() if not one_record and _has_new_labels(record, finished[key])
+        key: record
+        for key, record in done.items()
+        if not planned.one_record and _has_new_labels(record, finished[key])
     }
     return replace(planned, done=done, relabelled=relabelled, outdated=outdated)
 

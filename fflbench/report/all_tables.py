@@ -11,6 +11,7 @@ from fflbench.records.manifest import RESULTS_VERSION
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report import all_measures_table, metric_tables
+from fflbench.report.other_processors import mark_other_processors
 from fflbench.report.record_groups import attack_kind, group_records, measure_class, records_by_measure
 from fflbench.report.table_model import Board, Table
 from fflbench.safe_texts import count_with_noun, make_distinct_name, to_printable_line
@@ -33,11 +34,12 @@ def build_board(suite: str, records: Sequence[Record], reported_origins: Mapping
         taken.append(make_distinct_name(table.name, taken))
         tables[place] = table.model_copy(update={"name": taken[-1]})
     cautions = _defenses_and_cautions_by_record(records, reported_origins or {})
+    timed = [record for of_measure in measured.values() if measure_class(of_measure).alone for record in of_measure]
     return Board(
         suite=suite,
         title=title,
         description=description,
-        tables=tuple(_add_cautions_to_rows(table, cautions) for table in tables),
+        tables=tuple(mark_other_processors(_add_cautions_to_rows(table, cautions), timed) for table in tables),
         flags=tuple(_leaderboard_warnings(records, measured.values())),
     )
 
@@ -114,11 +116,13 @@ def _leaderboard_warnings(records: Sequence[Record], measured_records: Iterable[
     failed = [f"{record}: {record.reason}" for record in records if record.status == "failed"]
     if failed:
         yield f"{count_with_noun(len(failed), 'cell')} failed: {_join_first(failed)}"
-    for part in ("fflbench", "libraries", "processor", "python"):
-        values = Counter(str(record.manifest.get(part)) for record in records)
+    # Times of another processor are marked in their cells.
+    untimed = [record for record in records if not measure_class([record]).alone]
+    for part, checked in {"fflbench": records, "libraries": records, "processor": untimed, "python": records}.items():
+        values = Counter(str(record.manifest.get(part)) for record in checked)
         if len(values) > 1:
             usual = values.most_common(1)[0][0]
-            other = [str(record) for record in records if str(record.manifest.get(part)) != usual]
+            other = [str(record) for record in checked if str(record.manifest.get(part)) != usual]
             count = count_with_noun(len(other), "record")
             yield f"{count} made with another {part} than the others: {_join_first(other)}"
 

@@ -11,6 +11,7 @@ from statistics import fmean
 
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
+from fflbench.report.other_processors import usual_processor
 from fflbench.report.record_groups import (
     RecordGroup,
     SeedRuns,
@@ -351,11 +352,11 @@ def _format_p_value(value: float) -> str:
 
 
 def _machine_note(group: RecordGroup) -> list[str]:
-    """Return the machines that times were measured on, for metrics that differ between machines."""
+    """Return the machine that times were measured on; cells of other machines are marked."""
     if not group.measure.alone:
         return []
-    names = " and ".join(dict.fromkeys(str(record.manifest.get("processor")) for record in group.records))
-    return [f"Measured on {names}; figures of other machines cannot be compared with these."]
+    name = usual_processor(group.records)
+    return [f"Measured on {name}; figures of other machines cannot be compared with these."]
 
 
 # Sweeps

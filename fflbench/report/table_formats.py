@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fflbench.report.table_model import Board, Mark, Row, Table
+from fflbench.report.table_model import OTHER_PROCESSOR, Board, Column, Mark, Row, Table, TableCell
 from fflbench.safe_texts import csv_text, to_printable_line
 
 
@@ -22,7 +22,8 @@ def print_tables(tables: Sequence[Table], console: Console) -> None:
         for row in table.rows:
             cells = [
                 Text(
-                    _apply_mark(cell.display_text(column), cell.mark, "{}"), style="bold" if cell.mark == "best" else ""
+                    _apply_mark(_cell_text(table, column, cell), cell.mark, "{}"),
+                    style="bold" if cell.mark == "best" else "",
                 )
                 for column, cell in zip(table.columns, row.cells, strict=True)
             ]
@@ -41,7 +42,7 @@ def to_markdown(table: Table) -> str:
     lines.append("|" + "---|" * len(table.keys) + "---:|" * len(table.columns))
     for row in table.rows:
         cells = [
-            _apply_mark(escape_markdown(cell.display_text(column)), cell.mark, "**{}**")
+            _apply_mark(escape_markdown(_cell_text(table, column, cell)), cell.mark, "**{}**")
             for column, cell in zip(table.columns, row.cells, strict=True)
         ]
         lines.append(f"| {' | '.join([*map(escape_markdown, _row_keys_with_flag_numbers(table, row)), *cells])} |")
@@ -58,7 +59,9 @@ def to_csv(tables: Sequence[Table]) -> str:
         for row in table.rows:
             start, end = [table.name, row.label, row.defense], ["; ".join(row.flags)]
             for column, cell in zip(table.columns, row.cells, strict=True):
-                figures = [cell.mean, cell.low, cell.high, cell.seeds, cell.text, cell.mark, cell.note]
+                elsewhere = f"{OTHER_PROCESSOR}: {cell.other_processor}" if cell.other_processor else ""
+                note = "; ".join(filter(None, (cell.note, elsewhere)))
+                figures = [cell.mean, cell.low, cell.high, cell.seeds, cell.text, cell.mark, note]
                 rows.append([*start, column.name, *figures, *end])
     return csv_text(rows)
 
@@ -75,7 +78,7 @@ def to_latex(table: Table) -> str:
     ]
     for row in table.rows:
         cells = [
-            _apply_mark(_escape_latex(cell.display_text(column)), cell.mark, "\\textbf{{{}}}")
+            _apply_mark(_escape_latex(_cell_text(table, column, cell)), cell.mark, "\\textbf{{{}}}")
             for column, cell in zip(table.columns, row.cells, strict=True)
         ]
         # Braces, since a bracket after a line's end would be taken for its option.
@@ -112,6 +115,12 @@ def _flag_numbers(table: Table, row: Row) -> list[int]:
     return [flags.index(flag) + 1 for flag in row.flags]
 
 
+def _cell_text(table: Table, column: Column, cell: TableCell) -> str:
+    """Return a cell as displayed, with the mark of another processor, if any."""
+    text = cell.display_text(column)
+    return f"{text} {table.other_processors[cell.other_processor]}" if cell.other_processor else text
+
+
 def _apply_mark(text: str, mark: Mark, bold: str) -> str:
     return bold.format(text) if mark == "best" else f"= {text}" if mark == "tied" else text
 
@@ -131,6 +140,7 @@ LATEX = {
     "<": "$<$",
     ">": "$>$",
     "⚑": "",
+    "†": "$^\\dagger$",
 }
 
 

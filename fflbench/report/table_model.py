@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from fflbench.metrics import LARGEST, Metric
 from fflbench.records.record import Record
@@ -15,6 +15,8 @@ OVERALL = "All together"
 """Heading of the tables that join all measures."""
 SECTIONS = (OVERALL, "Robustness", "Privacy", "Cost")
 """Headings in their order; those of other measures follow."""
+OTHER_PROCESSOR = "measured on another processor"
+"""Explanation of the mark of such a cell, before the processor's name."""
 ROUNDING = 1e-9
 """Relative difference between the halves of an interval that is rounding."""
 
@@ -86,6 +88,15 @@ class TableCell(_Model):
     note: str = ""
     records: tuple[str, ...] = ()
     """The ids of the records behind it."""
+    other_processor: str = ""
+    """Processor that it was measured on, where that differs from the others of its table."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_processor(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = serialize(self)
+        if not self.other_processor:
+            del content["other_processor"]
+        return content
 
     @classmethod
     def from_estimate(cls, estimate: Estimate, column: Column, note: str = "") -> "TableCell":
@@ -207,9 +218,21 @@ class Table(_Model):
         return list(dict.fromkeys(flag for row in self.rows for flag in row.flags))
 
     @property
+    def other_processors(self) -> dict[str, str]:
+        """Marks of cells that were measured on other processors than the rest, by processor."""
+        names = dict.fromkeys(cell.other_processor for row in self.rows for cell in row.cells if cell.other_processor)
+        return {name: "†" if place == 1 else f"†{place}" for place, name in enumerate(names, start=1)}
+
+    @property
+    def processor_notes(self) -> list[str]:
+        """Explanations of the marks of other processors."""
+        return [f"{mark} {OTHER_PROCESSOR}: {name}" for name, mark in self.other_processors.items()]
+
+    @property
     def footnotes(self) -> list[str]:
-        """Flags with their numbers, then notes."""
-        return [*(f"⚑{place} {flag}" for place, flag in enumerate(self.flags, start=1)), *self.notes]
+        """Flags with their numbers, marks of other processors, then notes."""
+        flags = (f"⚑{place} {flag}" for place, flag in enumerate(self.flags, start=1))
+        return [*flags, *self.processor_notes, *self.notes]
 
 
 class Board(_Model):

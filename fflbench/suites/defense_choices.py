@@ -30,19 +30,25 @@ from fflbench.tasks import Task
 
 def defense_choices(suite: Suite, measure: Measure) -> list[Choice]:
     """Return chains with their parameters, each restricted to the parts that the measure depends on."""
-    choices = []
+    choices: list[Choice] = []
     with error_location(f"{suite.source}: defenses"):
         labels = _expand_star(suite.defenses, suite.defense)
     for label in labels:
         where = f"[defense.{label}]" if label in suite.defense else "defenses"
         with error_location(f"{suite.source}: {where}"):
             text, table = name_and_parameters(Kind.DEFENSE, label, suite.defense.get(label, {}))
-            parts = chain.parse(text)
-            given = _flatten_parameters(parts, table)
-            for varied in parameter_grid(given, _list_parameters_of_chain(parts)):
-                whole = parts.check(_parameters_by_part(parts, given | varied, measure.mode))
-                chain.create(whole)
-                choices.append(grid_point(label, given, varied, check_storable(f'defense "{parts}"', whole)))
+            choices += chain_choices(label, text, table, measure)
+    return choices
+
+
+def chain_choices(label: str, text: str, table: Mapping[str, Any], measure: Measure) -> list[Choice]:
+    """Return one chain with its parameters, restricted to the parts that the measure depends on."""
+    choices, parts = [], chain.parse(text)
+    given = _flatten_parameters(parts, table)
+    for varied in parameter_grid(given, _list_parameters_of_chain(parts)):
+        whole = parts.check(_parameters_by_part(parts, given | varied, measure.mode))
+        chain.create(whole)
+        choices.append(grid_point(label, given, varied, check_storable(f'defense "{parts}"', whole)))
     return [_restrict(choice, measure.depends_on) for choice in choices]
 
 

@@ -113,7 +113,7 @@ def _cells_of_section(
     for (task, attack), setting, defense in itertools.product(section.pairs, section.measures, defenses):
         chosen: dict[str, Choice] = {Kind.TASK: task, Kind.MEASURE: setting, **attack, Kind.DEFENSE: defense}
         created = {kind: choice.create(Kind(kind)) for kind, choice in chosen.items()}
-        if not _applies(suite, chosen, created):
+        if not measure_applies(suite.source, chosen, created):
             continue
         ways = deviations.get(defense.configuration.get("transport", {}).get("name"), [])
         acting = [
@@ -138,13 +138,13 @@ def _make_cell(seed: int, chosen: Mapping[str, Choice], others: Mapping[str, Any
     return Cell({**configuration, **others, "seed": seed}, labels, sweep)
 
 
-def _applies(suite: Suite, chosen: Mapping[str, Choice], created: Mapping[str, Any]) -> bool:
+def measure_applies(source: str, chosen: Mapping[str, Choice], created: Mapping[str, Any]) -> bool:
     """Return whether a measure applies to a defense; refuse combinations that could only fail later."""
     task, measure, defense = (created[kind] for kind in (Kind.TASK, Kind.MEASURE, Kind.DEFENSE))
     attacks = [kind for kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK) if kind in chosen]
     under = "".join(f" under {chosen[kind].label}" for kind in attacks)
     with (
-        error_location(f"{suite.source}: [defense.{chosen[Kind.DEFENSE].label}]{under}"),
+        error_location(f"{source}: [defense.{chosen[Kind.DEFENSE].label}]{under}"),
         name_plugin_in_errors("planning it failed"),
     ):
         if not measure.applies_to(defense):

@@ -157,7 +157,7 @@ def _table_data(table: Table, record_indices: Mapping[str, int]) -> dict[str, An
         "columns": table.columns,
         "rows": [_row_data(row, table, record_indices) for row in table.rows],
         "flags": table.flags,
-        "notes": table.notes,
+        "notes": [*table.processor_notes, *table.notes],
     }
 
 
@@ -168,7 +168,9 @@ def _row_data(row: Row, table: Table, record_indices: Mapping[str, int]) -> dict
         "defense": row.defense,
         "flags": [flags.index(flag) + 1 for flag in row.flags],
         "cells": [
-            _cell_data(cell, column, record_indices) for cell, column in zip(row.cells, table.columns, strict=True)
+            _cell_data(cell, column, record_indices)
+            | {"processor": cell.other_processor, "dagger": table.other_processors.get(cell.other_processor, "")}
+            for cell, column in zip(row.cells, table.columns, strict=True)
         ],
     }
 
@@ -181,6 +183,9 @@ def _cell_data(cell: TableCell, column: Column, record_indices: Mapping[str, int
         shown["spread"] = cell.interval_text(column)
         if cell.low is not None and cell.high is not None:
             shown["half"] = f"{(cell.high - cell.low) / 2 * column.factor:.9g}"
+    if cell.other_processor:
+        # The script neither sorts nor compares a cell without a value.
+        shown["value"] = None
     # An empty cell links to no records.
     behind = sorted(
         record_indices[name] for name in cell.records if name in record_indices and (shown["text"] or shown["note"])
