@@ -4,8 +4,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from fflbench.execution.progress_display import write_json_event, write_line_to_
 from fflbench.execution.run_options import Options
 from fflbench.execution.run_status import RunStatus
 from fflbench.progress import no_progress
+from fflbench.records.record import Record
 from fflbench.records.store import Store, load, write_atomically
 from fflbench.report import run_report
 from fflbench.report.all_tables import build_board
@@ -46,21 +47,11 @@ def run_and_print_tables(
     with no_progress() if options.log_json else nullcontext():
         start = time.monotonic()
         planned = plan_run(suite, options, out=out, seeds=seeds, settings=settings, force=force)
-        cells, todo = len(planned.cells), len(planned.to_run)
-        text = f"{planned.suite}: {count_with_noun(cells, 'cell')}, {cells - todo} done already, {todo} to run"
-        log.write("plan", text, suite=planned.suite, cells=cells, done=cells - todo)
-        if planned.changes:
-            log.write("changed", planned.changes, cells=len(planned.outdated))
+        log_plan(planned, log)
         if dry_run:
-            _print_plan(planned, options.workers, log)
+            print_plan(planned, options.workers, log)
             return
-        finished = 0
-
-        def count(_: object) -> None:
-            nonlocal finished
-            finished += 1
-
-        try:
+        with stopped_run_reported(planned, log) as count:
             with planned.store.locked():
                 records = running.run_planned_cells(planned, options, count)
                 tables = build_board(planned.suite, records)
@@ -68,21 +59,13 @@ def run_and_print_tables(
                     files = run_report.report_files(tables, records, planned.store.arrays)
                     for name, content in files.items():
                         write_atomically(planned.store.folder / name, content)
-            _print_tables(tables, planned.store.folder, log)
-        except KeyboardInterrupt:
-            command = "the same command without --force" if force else "the same command"
-            text = f"stopped: {finished} of {todo} cells are finished and kept; {command} runs the rest"
-            log.write("stopped", text, finished=finished)
-            raise typer.Exit(130) from None
+            print_tables(tables, planned.store.folder, log)
         seconds, folder = time.monotonic() - start, planned.store.folder
         where = "its record is" if planned.one_record else "records and tables are"
-        text = f"{count_with_noun(todo, 'cell')} run in {seconds:.0f} s; {where} in {folder}"
+        text = f"{count_with_noun(len(planned.to_run), 'cell')} run in {seconds:.0f} s; {where} in {folder}"
         failed = [record for record in records if record.status == "failed"]
         log.write("end", text, seconds=seconds, folder=str(folder), failed=len(failed))
-        for record in failed:
-            command = record.facts["run_alone"]
-            text = f"failed: {record}: {record.reason}\n  alone: {command}"
-            log.write("failed", text, cell=record.id, reason=record.reason, command=command)
+        log_failures(failed, log)
         if failed:
             raise typer.Exit(1)
 
@@ -101,7 +84,42 @@ class Log:
             write_line_to_stderr(text)
 
 
-def _print_tables(tables: Board, folder: Path, log: Log) -> None:
+def log_plan(planned: RunPlan, log: Log) -> None:
+    """Report how many cells there are and how many are done, and changes of code since."""
+    cells, todo = len(planned.cells), len(planned.to_run)
+    text = f"{planned.suite}: {count_with_noun(cells, 'cell')}, {cells - todo} done already, {todo} to run"
+    log.write("plan", text, suite=planned.suite, cells=cells, done=cells - todo)
+    if planned.changes:
+        log.write("changed", planned.changes, cells=len(planned.outdated))
+
+
+@contextmanager
+def stopped_run_reported(planned: RunPlan, log: Log) -> Iterator[Callable[[object], None]]:
+    """Report a run that the user stops, and exit; yield a function to be called for every finished cell."""
+    finished = 0
+
+    def count(_: object) -> None:
+        nonlocal finished
+        finished += 1
+
+    try:
+        yield count
+    except KeyboardInterrupt:
+        command = "the same command without --force" if planned.force else "the same command"
+        of = f"{finished} of {len(planned.to_run)} cells are finished and kept"
+        log.write("stopped", f"stopped: {of}; {command} runs the rest", finished=finished)
+        raise typer.Exit(130) from None
+
+
+def log_failures(failed: Sequence[Record], log: Log) -> None:
+    """Report failed cells, with the command that runs each alone."""
+    for record in failed:
+        command = record.facts["run_alone"]
+        text = f"failed: {record}: {record.reason}\n  alone: {command}"
+        log.write("failed", text, cell=record.id, reason=record.reason, command=command)
+
+
+def print_tables(tables: Board, folder: Path, log: Log) -> None:
     """Print the tables, or note that standard output cannot be written."""
     try:
         run_report.print_report(tables, console(width=None if sys.stdout.isatty() else 160))
@@ -111,7 +129,8 @@ def _print_tables(tables: Board, folder: Path, log: Log) -> None:
         log.write("note", f"the tables cannot be shown: {error.strerror}; they are in {folder}")
 
 
-def _print_plan(planned: RunPlan, workers: int | None, log: Log) -> None:
+def print_plan(planned: RunPlan, workers: int | None, log: Log) -> None:
+    """Print the cells of a plan, and an estimate of their time and memory."""
     for cell in planned.cells:
         typer.echo(f"{cell.id}  {cell}  {'done' if cell.id in planned.done else 'to run'}")
     if planned.to_run:

@@ -109,9 +109,7 @@ def with_finished_cells(planned: RunPlan) -> RunPlan:
         if cell.id in finished and cell.id not in outdated
     }
     relabelled = {
-        key: record
-        for key, record in done.items()
-        if not planned.one_record and _has_new_labels(record, finished[key])
+        key: record for key, record in done.items() if not planned.one_record and _has_new_labels(record, finished[key])
     }
     return replace(planned, done=done, relabelled=relabelled, outdated=outdated)
 

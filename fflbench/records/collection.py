@@ -31,9 +31,9 @@ class LeaderboardEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=r"^[\w][\w.+ -]*$", max_length=80)
-    """Registered name of the plugin, or of a chain of several."""
-    link: str = Field(pattern=r"^https?://[!-~]+$", max_length=300)
-    citation: str = Field(max_length=500)
+    """Registered name of the plugin, or of a chain of several, or the name of its row."""
+    link: str = Field("", pattern=r"^(https?://[!-~]+)?$", max_length=300)
+    citation: str = Field("", max_length=500)
     verified: tuple[str, ...] = ()
     """Cells that were run again here with the same result."""
 
@@ -41,7 +41,7 @@ class LeaderboardEntry(BaseModel):
     def origin(self) -> str:
         """Note that tables show about its rows."""
         how = "reported, not run again" if not self.verified else f"reported; {len(self.verified)} cells run again"
-        return f"{how} ({self.name}, {self.link}, {self.citation})"
+        return f"{how} ({', '.join(filter(None, (self.name, self.link, self.citation)))})"
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,11 @@ def read_entry(folder: Path) -> LeaderboardEntry:
         raise RecordError(f"{file}: {validation.first_problem(error)}") from error
 
 
+def entry_subfolder(name: str) -> str:
+    """Return the folder of an entry in its leaderboard."""
+    return f"{ENTRIES}/{slug(name)}/"
+
+
 def add_entry(entry_folder: Path, collection: RecordCollection) -> tuple[RecordCollection, dict[str, bytes]]:
     """Add an entry from outside to a leaderboard's collection, all of it or nothing, without running its code.
 
@@ -262,7 +267,7 @@ def add_entry(entry_folder: Path, collection: RecordCollection) -> tuple[RecordC
     for record in theirs.records:
         if why := _reason_to_refuse(record, entry, collection.displayed_records):
             raise RecordError(f"the entry is not taken: {record} {why}")
-    into = f"{ENTRIES}/{slug(entry.name)}/"
+    into = entry_subfolder(entry.name)
     if os.path.lexists(collection.folder / into / ENTRY):
         raise RecordError(f"the entry is not taken: {collection.folder / into} is there already")
     files = _files_of_records(theirs, sorted(theirs.records, key=_record_sort_key), collection.folder, into)
@@ -287,11 +292,12 @@ def _reason_to_refuse(record: Record, entry: LeaderboardEntry, ours: list[Record
     if known and whole:
         return "is there already"
     if not known and entry.name not in (
+        record.labels["defense"],
         record.defense,
         *(part.name for part in defense_parts(record.configuration["defense"])),
     ):
         return f"is not about the defense {entry.name}"
-    if taken := _defense_labels(record) & {label for own in ours for label in _defense_labels(own)}:
+    if taken := defense_labels(record) & {label for own in ours for label in defense_labels(own)}:
         return f'calls its defense "{min(taken)}", a name that is taken'
     kinds = [kind for kind in ("task", "attack", "privacy-attack", "measure") if kind in record.configuration]
     alike = [
@@ -312,5 +318,6 @@ def _reason_to_refuse(record: Record, entry: LeaderboardEntry, ours: list[Record
     return ""
 
 
-def _defense_labels(record: Record) -> set[str]:
+def defense_labels(record: Record) -> set[str]:
+    """Return the labels of all defenses that share a record."""
     return {record.labels["defense"], *record.shared_by}

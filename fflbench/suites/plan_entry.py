@@ -59,7 +59,9 @@ def plan_entry(source: str, records: Sequence[Record], defense: NewDefense) -> E
         if alike[0].measure in measured and not usual:
             continue
         try:
-            cells |= {cell.id: cell for cell in _cells_of_setting(source, alike, defense)}
+            # Its labels are those of its own kind, if any.
+            ordered = sorted(alike, key=lambda record: record.id not in like)
+            cells |= {cell.id: cell for cell in _cells_of_setting(source, ordered, defense)}
         except FflbenchError as error:
             if usual:
                 raise
