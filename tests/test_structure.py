@@ -31,10 +31,10 @@ LAYERS = (
     ("report",),
     ("privacy",),
     ("plugin",),
-    ("attacks", "defenses", "engines.builtin_engines", "measures.*", "privacy.observations", "tasks.*"),
+    ("attacks", "defenses", "templates", "engines.builtin_engines", "measures.*", "privacy.observations", "tasks.*"),
     ("suites",),
     ("execution",),
-    ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "run_and_report"),
+    ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "new_plugin", "run_and_report"),
     ("cli",),
     ("__main__",),
 )
