@@ -3,16 +3,14 @@
 Nothing heavy is imported before a command needs it, so that `--help` and completion answer at once.
 """
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fflbench import __version__, cli_options
-from fflbench.cli_options import DataDir, ListedKind, Out, Plugins, load_plugins
-from fflbench.errors import escape_undecodable
+from fflbench import __version__, cli_enter, cli_options
+from fflbench.cli_options import DataDir, ListedKind, NewKind, Out, Plugins, load_plugins
 from fflbench.exit_codes import errors_as_exit_codes
 from fflbench.registry import Kind
 from fflbench.terminal import safe_output
@@ -68,6 +66,24 @@ def list_command(
         typer.echo(problem, err=True)
     if failures or problems:
         raise typer.Exit(1)
+
+
+@app.command("new")
+def new_command(
+    kind: Annotated[NewKind, typer.Argument(help="Kind of plugin, or of its example.")],
+    name: Annotated[str, typer.Argument(help="Its name in suites and tables, as in my-rule.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for both files.")] = Path(),
+) -> None:
+    """Write the file of a new plugin and a test that passes: an example of its kind, to change into your own.
+
+    Examples: fflbench new rule my-rule · fflbench new adaptive-attack my-attack --out plugins
+    """
+    from fflbench import new_plugin
+
+    plugin_file, test_file = new_plugin.write_plugin(kind, name, out)
+    typer.echo(f"wrote {plugin_file} and {test_file}; next:")
+    for step in new_plugin.next_steps(kind, name, plugin_file, test_file):
+        typer.echo(f"  {step}")
 
 
 @app.command("run")
@@ -128,7 +144,7 @@ def run_command(
         address=address,
         retries=retries,
         log_json=log_json,
-        command=escape_undecodable(shlex.join(["fflbench", *sys.argv[1:]])),
+        command=cli_options.command_line(),
         data_dir=data_dir,
     )
     run_and_report.run_and_print_tables(
@@ -201,50 +217,7 @@ def leaderboard_command(
         raise typer.Exit(1)
 
 
-@app.command("enter")
-def enter_command(
-    file: Annotated[str, typer.Argument(help="A Python file with your defense.", metavar="FILE")],
-    board: Annotated[
-        str, typer.Option(help="A leaderboard: its folder, or the name of one in leaderboards/.")
-    ] = "quick",
-    defense: Annotated[
-        str | None, typer.Option(help='Which of the file\'s defenses, or a chain, as in "my-clipping + median".')
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Parameter of the defense, as in f=2; may be given several times.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of its row (default: the defense's own).")] = None,
-    link: Annotated[str, typer.Option(help="Address of your code or paper, as in https://...")] = "",
-    citation: Annotated[str | None, typer.Option(help="Its source (default: the docstring of the file).")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for results (default: results/enter-BOARD-NAME).")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Cells in parallel (default: one per core).")] = None,
-    device: Annotated[str, typer.Option(help="Where participants train: cpu, or cuda.")] = "cpu",
-    plugin: Plugins = None,
-    data_dir: DataDir = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate, run nothing.")] = False,
-) -> None:
-    """Run everything that a leaderboard measures for your defense, and add its row.
-
-    The new defense meets the tasks, attacks, deviations and seeds of the leaderboard's own. Finished cells are kept, so
-    the same command resumes a stopped run. Times of another processor than the leaderboard's are marked in their cells.
-    Examples: fflbench enter my_defense.py --board quick · fflbench enter my_clipping.py --defense "my-clipping + median"
-    """
-    from fflbench import enter_leaderboard
-    from fflbench.execution.run_options import Options
-
-    options = Options(
-        workers=workers,
-        device=device,
-        plugins=(file, *(plugin or ())),
-        command=escape_undecodable(shlex.join(["fflbench", *sys.argv[1:]])),
-        data_dir=data_dir,
-    )
-    request = enter_leaderboard.EntryRequest(
-        file, board, defense, dict(cli_options.parse_key_values(settings or ())), name, link, citation, out
-    )
-    enter_leaderboard.enter(request, options, dry_run=dry_run)
+app.command("enter")(cli_enter.enter_command)
 
 
 @app.command("verify")

@@ -1,6 +1,8 @@
 """Options that several commands share, and values of options read from text."""
 
 import os
+import shlex
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fflbench import registry
-from fflbench.errors import FflbenchError
+from fflbench.errors import FflbenchError, escape_undecodable
 from fflbench.plugin_parameters import parse_toml_value
 
 N = TypeVar("N", int, float)
@@ -30,6 +32,25 @@ class ListedKind(StrEnum):
     ENGINES = "engines"
     EXECUTORS = "executors"
     SUITES = "suites"
+
+
+class NewKind(StrEnum):
+    """Kinds of plugins that `fflbench new` writes."""
+
+    RULE = "rule"
+    RULE_WITH_MEMORY = "rule-with-memory"
+    PREAGGREGATION = "preaggregation"
+    TRANSPORT = "transport"
+    ATTACK = "attack"
+    ATTACK_WITH_MEMORY = "attack-with-memory"
+    ADAPTIVE_ATTACK = "adaptive-attack"
+    BACKDOOR = "backdoor"
+    RECONSTRUCTION_ATTACK = "reconstruction-attack"
+    MEMBERSHIP_ATTACK = "membership-attack"
+    OBSERVATION = "observation"
+    TASK = "task"
+    MEASURE = "measure"
+    ENGINE = "engine"
 
 
 Plugins = Annotated[
@@ -55,6 +76,11 @@ DataDir = Annotated[
         callback=_set_data_dir_variable,
     ),
 ]
+
+
+def command_line() -> str:
+    """Return this command as the user could type it again."""
+    return escape_undecodable(shlex.join(["fflbench", *sys.argv[1:]]))
 
 
 def load_plugins(plugins: Sequence[str] | None) -> None:

@@ -61,6 +61,8 @@ class EntryRequest:
 def enter(request: EntryRequest, options: Options, *, dry_run: bool = False) -> None:
     """Run the cells that a new row needs, add it to the leaderboard, and print it."""
     log, folder = Log(options.log_json), _find_board(request.board)
+    if not request.file.endswith(".py"):
+        raise FflbenchError(f"{request.file} is no Python file: name the file with your defense, as in my_defense.py")
     check_options(options)
     registered = _registered_defenses(request.file)
     chosen = _choose_chain(request.file, registered, request.defense)
@@ -92,7 +94,9 @@ def enter(request: EntryRequest, options: Options, *, dry_run: bool = False) -> 
         log.write("end", f"{text}; the same command runs what is missing")
         raise typer.Exit(1)
     made = _write_entry(out / ENTERED, entry, planned.store, records, board, list(shared.values()))
-    _add_to_board(folder, made, defense.label, log)
+    # Without the plugin, as everybody else makes the leaderboard again.
+    with registry.without_plugin(Path(request.file)):
+        _add_to_board(folder, made, defense.label, log)
 
 
 def _find_board(name: str) -> Path:
@@ -101,19 +105,14 @@ def _find_board(name: str) -> Path:
     found = next((place for place in places if name and jsonl_file.has_records_file(place)), None)
     if found is None:
         there = sorted(file.parent.name for file in leaderboard.BOARDS.glob(f"[!.]*/{jsonl_file.FILE}"))
-        known = f"{leaderboard.BOARDS} has {', '.join(there) or 'none'}"
-        raise RecordError(f'there is no leaderboard "{name}": give its folder, or its name in {known}')
+        named = f", or the name of one in {leaderboard.BOARDS}: {', '.join(there)}" if there else ""
+        raise RecordError(f'there is no leaderboard "{name}": give the folder of one{named}')
     return found
 
 
 def _registered_defenses(file: str) -> list[Entry]:
-    """Return the defenses and parts of defenses that a file or module registers, at least one."""
-    every = [entry for kind in CHAINED for entry in registry.entries(kind)]
-    if file.endswith(".py"):
-        place = Path(file).resolve()
-        registered = [entry for entry in every if entry.file.resolve() == place]
-    else:
-        registered = [entry for entry in every if f"{entry.module}.".startswith(f"{file}.")]
+    """Return the defenses and parts of defenses that a file registers, at least one."""
+    registered = [entry for entry in registry.entries_of_file(Path(file)) if entry.kind in CHAINED]
     if not registered:
         raise FflbenchError(
             f"{file} registers no defense: it needs a rule, a chain, a pre-aggregation or a transport, "

@@ -15,6 +15,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -171,6 +172,23 @@ def entries(kind: Kind) -> list[Entry]:
     """Return all entries of one kind, sorted by name."""
     load_installed()
     return [entry for (of, _), entry in sorted(_entries.items()) if of is kind]
+
+
+def entries_of_file(file: Path) -> list[Entry]:
+    """Return all entries that a file registers."""
+    return [entry for kind in Kind for entry in entries(kind) if entry.file.resolve() == file.resolve()]
+
+
+@contextmanager
+def without_plugin(file: Path) -> Iterator[None]:
+    """Remove the entries of an outside plugin for a while, as if it was not loaded."""
+    removed = {(entry.kind, entry.name): entry for entry in entries_of_file(file) if entry.source}
+    for key in removed:
+        del _entries[key]
+    try:
+        yield
+    finally:
+        _entries.update(removed)
 
 
 def find(kind: Kind, name: str) -> Entry | None:
