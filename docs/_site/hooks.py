@@ -17,10 +17,10 @@ LINK = re.compile(r"\[[^\]]*\]\(\.\./([^)]+)\)")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page's text as MkDocs needs it."""
-    pieces = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    """Return a page's text as MkDocs needs it, with empty lines around code as well."""
+    pieces = re.split(r"(^```.*?^```\n)", markdown, flags=re.MULTILINE | re.DOTALL)
     pieces[::2] = map(_from_github, pieces[::2])
-    return PUBLIC_NAMES.sub(lambda found: reference(found[1]), "".join(pieces))
+    return PUBLIC_NAMES.sub(lambda found: reference(found[1]), "\n".join(pieces))
 
 
 def _from_github(text: str) -> str:

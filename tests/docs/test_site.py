@@ -69,8 +69,8 @@ def test_files_outside_the_site_are_named_by_their_paths():
     assert HOOKS.on_page_markdown(page) == "See `benchmarks/README.md` and [here](tasks.md).\n"
 
 
-def test_a_list_begins_after_an_empty_line_and_code_is_left_alone():
+def test_lists_and_code_have_empty_lines_around_them_and_code_is_left_alone():
     page = "Two:\n- one\n  more\n- two\n```yaml\nkey:\n- [a](../b)\n```\n1. first\n2. second\n"
     assert HOOKS.on_page_markdown(page) == (
-        "Two:\n\n- one\n  more\n- two\n```yaml\nkey:\n- [a](../b)\n```\n1. first\n2. second\n"
+        "Two:\n\n- one\n  more\n- two\n\n```yaml\nkey:\n- [a](../b)\n```\n\n1. first\n2. second\n"
     )
