@@ -61,7 +61,7 @@ def test_a_reference_has_every_public_name_of_its_module(page, module):
 
 def test_names_are_referenced_under_the_headings_of_their_groups():
     page = HOOKS.on_page_markdown(text_of("api-plugin.md"))
-    assert page.index("## Poisoning attacks") < page.index("::: fflbench.plugin.Known") < page.index("## Tasks and data")
+    assert page.index("## Poisoning attacks") < page.index("::: fflbench.plugin.Known") < page.index("## Tasks")
 
 
 def test_files_outside_the_site_are_named_by_their_paths():
