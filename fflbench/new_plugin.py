@@ -24,8 +24,9 @@ EXAMPLES = {
     NewKind.ATTACK: (Kind.ATTACK, "reversed-updates"),
     NewKind.ATTACK_WITH_MEMORY: (Kind.ATTACK, "accumulated-reversal"),
     NewKind.ADAPTIVE_ATTACK: (Kind.ATTACK, "harmful-direction"),
+    NewKind.TRAINING_ATTACK: (Kind.ATTACK, "bounded-ascent"),
     NewKind.BACKDOOR: (Kind.ATTACK, "bright-corner"),
-    NewKind.RECONSTRUCTION_ATTACK: (Kind.PRIVACY_ATTACK, "best-guess"),
+    NewKind.RECONSTRUCTION_ATTACK: (Kind.PRIVACY_ATTACK, "hill-climbing"),
     NewKind.MEMBERSHIP_ATTACK: (Kind.PRIVACY_ATTACK, "high-confidence"),
     NewKind.OBSERVATION: (Kind.OBSERVATION, "largest-submission"),
     NewKind.TASK: (Kind.TASK, "two-clouds"),
@@ -52,17 +53,16 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 60
 
 
-def template(kind: NewKind) -> str:
-    """Return the example of a kind of plugins, a whole file."""
-    return (resources.files("fflbench.templates") / f"{kind.value.replace('-', '_')}.py").read_text("utf-8")
+def read_template(name: str) -> str:
+    """Return a template by its name, such as "rule" or "test-rule"."""
+    return (resources.files("fflbench.templates") / f"{_identifier(name)}.py").read_text("utf-8")
 
 
 def write_plugin(kind: NewKind, name: str, folder: Path) -> tuple[Path, Path]:
     """Write a plugin of this name and its test to a folder, and return both files."""
     _, example = EXAMPLES[kind]
-    source = template(kind)
+    source, test = read_template(kind), read_template(f"test-{kind}")
     _check_name(kind, name, source)
-    test = (resources.files("fflbench.templates") / f"test_{kind.value.replace('-', '_')}.py").read_text("utf-8")
     plugin_file = folder / f"{_identifier(name)}.py"
     test_file = folder / f"test_{plugin_file.name}"
     for file in (plugin_file, test_file):
