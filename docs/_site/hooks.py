@@ -9,8 +9,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-PUBLIC_NAMES = re.compile(r"^<!-- public names of ([\w.]+) -->$", re.MULTILINE)
-"""Place of a page where the public names of a module are documented, from their docstrings."""
+PUBLIC_NAMES = re.compile(r"^<!-- public names of ([\w.]+) -->$.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+"""Place of a page where the public names of a module are documented, from their docstrings; GitHub shows a sentence."""
 
 LINK = re.compile(r"\[[^\]]*\]\(\.\./([^)]+)\)")
 """Link to a file outside docs/, which is not part of the site."""
