@@ -1,6 +1,5 @@
 """Hooks of the documentation site: references of all public names, and pages written for GitHub."""
 
-import posixpath
 import re
 import tokenize
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _from_github(text: str) -> str:
     """Return text with paths instead of links outside docs/, and an empty line before every list."""
-    text = LINK.sub(lambda found: f"`{posixpath.normpath(found[1])}`", text)
+    text = LINK.sub(lambda found: f"`{found[1]}`", text)
     return re.sub(r"^((?![-#|\s]|\d+\. ).*\S.*)\n(?=- |1\. )", r"\1\n\n", text, flags=re.MULTILINE)
 
 
