@@ -44,6 +44,7 @@ class NewKind(StrEnum):
     ATTACK = "attack"
     ATTACK_WITH_MEMORY = "attack-with-memory"
     ADAPTIVE_ATTACK = "adaptive-attack"
+    TRAINING_ATTACK = "training-attack"
     BACKDOOR = "backdoor"
     RECONSTRUCTION_ATTACK = "reconstruction-attack"
     MEMBERSHIP_ATTACK = "membership-attack"

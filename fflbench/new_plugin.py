@@ -24,8 +24,9 @@ EXAMPLES = {
     NewKind.ATTACK: (Kind.ATTACK, "reversed-updates"),
     NewKind.ATTACK_WITH_MEMORY: (Kind.ATTACK, "accumulated-reversal"),
     NewKind.ADAPTIVE_ATTACK: (Kind.ATTACK, "harmful-direction"),
+    NewKind.TRAINING_ATTACK: (Kind.ATTACK, "bounded-ascent"),
     NewKind.BACKDOOR: (Kind.ATTACK, "bright-corner"),
-    NewKind.RECONSTRUCTION_ATTACK: (Kind.PRIVACY_ATTACK, "best-guess"),
+    NewKind.RECONSTRUCTION_ATTACK: (Kind.PRIVACY_ATTACK, "hill-climbing"),
     NewKind.MEMBERSHIP_ATTACK: (Kind.PRIVACY_ATTACK, "high-confidence"),
     NewKind.OBSERVATION: (Kind.OBSERVATION, "largest-submission"),
     NewKind.TASK: (Kind.TASK, "two-clouds"),
@@ -34,35 +35,34 @@ EXAMPLES = {
 }
 """Kind and name of the plugin in each template, which the new name replaces."""
 
-SETTINGS = {
-    Kind.RULE: ('defenses=["fedavg", "{name}"]',),
-    Kind.PREAGGREGATION: ('defenses=["median", "{name} + median"]',),
-    Kind.TRANSPORT: ('defenses=["fedavg", "{name} + fedavg"]',),
-    Kind.ATTACK: ('attacks=["none", "{name}"]',),
-    NewKind.RECONSTRUCTION_ATTACK: ('attacks=["{name}"]', 'measure.use="reconstruction"'),
-    NewKind.MEMBERSHIP_ATTACK: ('attacks=["{name}"]', 'measure.use="membership"'),
-    Kind.OBSERVATION: ('attacks=["analytic"]', 'measure.use="reconstruction"', 'measure.observation="{name}"'),
-    Kind.TASK: ('tasks=["{name}"]',),
-    Kind.MEASURE: ('measure.use="{name}"',),
-    Kind.ENGINE: ('engine="{name}"',),
+RUNS = {
+    Kind.RULE: ("quick", 'defenses=["fedavg", "{name}"]'),
+    Kind.PREAGGREGATION: ("quick", 'defenses=["median", "{name} + median"]'),
+    Kind.TRANSPORT: ("quick", 'defenses=["fedavg", "{name} + fedavg"]'),
+    Kind.ATTACK: ("quick", 'attacks=["none", "{name}"]'),
+    NewKind.RECONSTRUCTION_ATTACK: ("privacy-quick", 'attacks=["{name}"]'),
+    NewKind.MEMBERSHIP_ATTACK: ("privacy-membership", 'attacks=["{name}"]'),
+    Kind.OBSERVATION: ("privacy-quick", 'measure.observation="{name}"'),
+    Kind.TASK: ("quick", 'tasks=["{name}"]'),
+    Kind.MEASURE: ("quick", 'measure.use="{name}"'),
+    Kind.ENGINE: ("quick", 'engine="{name}"'),
 }
-"""Settings that bring a plugin into the suite `quick`."""
+"""Suite in which to try a plugin, and the setting that brings it in."""
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 60
 
 
-def template(kind: NewKind) -> str:
-    """Return the example of a kind of plugins, a whole file."""
-    return (resources.files("fflbench.templates") / f"{kind.value.replace('-', '_')}.py").read_text("utf-8")
+def read_template(name: str) -> str:
+    """Return a template by its name, such as "rule" or "test-rule"."""
+    return (resources.files("fflbench.templates") / f"{_identifier(name)}.py").read_text("utf-8")
 
 
 def write_plugin(kind: NewKind, name: str, folder: Path) -> tuple[Path, Path]:
     """Write a plugin of this name and its test to a folder, and return both files."""
     _, example = EXAMPLES[kind]
-    source = template(kind)
+    source, test = read_template(kind), read_template(f"test-{kind}")
     _check_name(kind, name, source)
-    test = (resources.files("fflbench.templates") / f"test_{kind.value.replace('-', '_')}.py").read_text("utf-8")
     plugin_file = folder / f"{_identifier(name)}.py"
     test_file = folder / f"test_{plugin_file.name}"
     for file in (plugin_file, test_file):
@@ -77,12 +77,12 @@ def write_plugin(kind: NewKind, name: str, folder: Path) -> tuple[Path, Path]:
 
 def next_steps(kind: NewKind, name: str, plugin_file: Path, test_file: Path) -> list[str]:
     """Return commands that check, test and run a new plugin."""
-    settings = [each.format(name=name) for each in SETTINGS.get(kind) or SETTINGS[EXAMPLES[kind][0]]]
-    run = ["fflbench", "run", "quick", "--plugin", str(plugin_file)]
-    for setting in (*settings, "also=[]"):
-        run += ["--set", setting]
+    registered = EXAMPLES[kind][0]
+    suite, setting = RUNS.get(kind) or RUNS[registered]
+    run = ["fflbench", "run", suite, "--plugin", str(plugin_file)]
+    run += ["--set", setting.format(name=name), "--set", "also=[]"]
     commands = [["fflbench", "check", str(plugin_file)], ["pytest", str(test_file)], run]
-    if EXAMPLES[kind][0] is Kind.RULE:
+    if registered is Kind.RULE:
         commands.append(["fflbench", "enter", str(plugin_file), "--board", "quick"])
     return [shlex.join(command) for command in commands]
 

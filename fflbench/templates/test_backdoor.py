@@ -8,7 +8,6 @@ from fflbench.conformance import conformance_test
 FILE = Path(__file__).with_name("bright_corner.py")
 test_conformance = conformance_test(FILE)
 
-
 SUITE = """
 tasks = ["digits-mlp"]
 attacks = ["none", "bright-corner"]

@@ -8,7 +8,6 @@ from fflbench.conformance import conformance_test
 FILE = Path(__file__).with_name("torch_optimizers.py")
 test_conformance = conformance_test(FILE)
 
-
 SUITE = """
 tasks = ["digits-mlp"]
 attacks = ["none"]

@@ -8,7 +8,6 @@ from fflbench.conformance import conformance_test
 FILE = Path(__file__).with_name("high_confidence.py")
 test_conformance = conformance_test(FILE)
 
-
 SUITE = """
 tasks = ["digits-mlp"]
 attacks = ["high-confidence"]

@@ -8,7 +8,6 @@ from fflbench.conformance import conformance_test
 FILE = Path(__file__).with_name("largest_submission.py")
 test_conformance = conformance_test(FILE)
 
-
 SUITE = """
 tasks = ["digits-mlp"]
 attacks = ["analytic"]

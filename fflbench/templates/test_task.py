@@ -8,7 +8,6 @@ from fflbench.conformance import conformance_test
 FILE = Path(__file__).with_name("two_clouds.py")
 test_conformance = conformance_test(FILE)
 
-
 SUITE = """
 tasks = ["two-clouds"]
 attacks = ["none", "label-flipping"]
