@@ -30,7 +30,7 @@ class NewDefense:
 
     @property
     def rows(self) -> str:
-        """What a row is that its server sees, as its transport declares it."""
+        """Kind of rows that its server sees, as its transport declares it."""
         rows: str = chain.parse(self.chain).transport.target.rows
         return rows
 
@@ -70,7 +70,7 @@ def plan_entry(source: str, records: Sequence[Record], defense: NewDefense) -> E
 
 
 def _rows_of(record: Record) -> str | None:
-    """Return what a row is behind a record's transport; None where its measure does not depend on that."""
+    """Return the kind of rows behind a record's transport; None where its measure does not depend on that."""
     transport = record.configuration["defense"].get("transport")
     if transport is None:
         return None
