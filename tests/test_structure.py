@@ -35,6 +35,7 @@ LAYERS = (
     ("suites",),
     ("execution",),
     ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "run_and_report"),
+    ("poisoned_updates",),
     ("cli",),
     ("__main__",),
 )
