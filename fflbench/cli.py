@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fflbench import __version__, cli_options
-from fflbench.cli_options import DataDir, ListedKind, Out, Plugins, load_plugins
+from fflbench.cli_options import DataDir, ListedKind, NewKind, Out, Plugins, load_plugins
 from fflbench.errors import escape_undecodable
 from fflbench.exit_codes import errors_as_exit_codes
 from fflbench.registry import Kind
@@ -68,6 +68,24 @@ def list_command(
         typer.echo(problem, err=True)
     if failures or problems:
         raise typer.Exit(1)
+
+
+@app.command("new")
+def new_command(
+    kind: Annotated[NewKind, typer.Argument(help="Kind of plugin, or of its example.")],
+    name: Annotated[str, typer.Argument(help="Its name in suites and tables, as in my-rule.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for both files.")] = Path(),
+) -> None:
+    """Write the file of a new plugin and a test that passes: an example of its kind, to change into your own.
+
+    Examples: fflbench new rule my-rule · fflbench new adaptive-attack my-attack --out plugins
+    """
+    from fflbench import new_plugin
+
+    plugin_file, test_file = new_plugin.write_plugin(kind, name, out)
+    typer.echo(f"wrote {plugin_file} and {test_file}; next:")
+    for step in new_plugin.next_steps(kind, name, plugin_file, test_file):
+        typer.echo(f"  {step}")
 
 
 @app.command("run")
