@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from fflbench.aggregation import Aggregator, aggregate
     from fflbench.execution.run_suite import run
     from fflbench.poisoned_updates import poison
-    from fflbench.records import load
+    from fflbench.report.loaded_records import load
 
 __version__ = "0.1.0"
 
@@ -15,7 +15,7 @@ __all__ = ["Aggregator", "__version__", "aggregate", "load", "poison", "run"]
 _MODULES = {
     "Aggregator": "fflbench.aggregation",
     "aggregate": "fflbench.aggregation",
-    "load": "fflbench.records",
+    "load": "fflbench.report.loaded_records",
     "poison": "fflbench.poisoned_updates",
     "run": "fflbench.execution.run_suite",
 }
