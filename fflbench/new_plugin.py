@@ -35,19 +35,19 @@ EXAMPLES = {
 }
 """Kind and name of the plugin in each template, which the new name replaces."""
 
-SETTINGS = {
-    Kind.RULE: ('defenses=["fedavg", "{name}"]',),
-    Kind.PREAGGREGATION: ('defenses=["median", "{name} + median"]',),
-    Kind.TRANSPORT: ('defenses=["fedavg", "{name} + fedavg"]',),
-    Kind.ATTACK: ('attacks=["none", "{name}"]',),
-    NewKind.RECONSTRUCTION_ATTACK: ('attacks=["{name}"]', 'measure.use="reconstruction"'),
-    NewKind.MEMBERSHIP_ATTACK: ('attacks=["{name}"]', 'measure.use="membership"'),
-    Kind.OBSERVATION: ('attacks=["analytic"]', 'measure.use="reconstruction"', 'measure.observation="{name}"'),
-    Kind.TASK: ('tasks=["{name}"]',),
-    Kind.MEASURE: ('measure.use="{name}"',),
-    Kind.ENGINE: ('engine="{name}"',),
+RUNS = {
+    Kind.RULE: ("quick", 'defenses=["fedavg", "{name}"]'),
+    Kind.PREAGGREGATION: ("quick", 'defenses=["median", "{name} + median"]'),
+    Kind.TRANSPORT: ("quick", 'defenses=["fedavg", "{name} + fedavg"]'),
+    Kind.ATTACK: ("quick", 'attacks=["none", "{name}"]'),
+    NewKind.RECONSTRUCTION_ATTACK: ("privacy-quick", 'attacks=["{name}"]'),
+    NewKind.MEMBERSHIP_ATTACK: ("privacy-membership", 'attacks=["{name}"]'),
+    Kind.OBSERVATION: ("privacy-quick", 'measure.observation="{name}"'),
+    Kind.TASK: ("quick", 'tasks=["{name}"]'),
+    Kind.MEASURE: ("quick", 'measure.use="{name}"'),
+    Kind.ENGINE: ("quick", 'engine="{name}"'),
 }
-"""Settings that bring a plugin into the suite `quick`."""
+"""Suite in which to try a plugin, and the setting that brings it in."""
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 60
@@ -77,12 +77,12 @@ def write_plugin(kind: NewKind, name: str, folder: Path) -> tuple[Path, Path]:
 
 def next_steps(kind: NewKind, name: str, plugin_file: Path, test_file: Path) -> list[str]:
     """Return commands that check, test and run a new plugin."""
-    settings = [each.format(name=name) for each in SETTINGS.get(kind) or SETTINGS[EXAMPLES[kind][0]]]
-    run = ["fflbench", "run", "quick", "--plugin", str(plugin_file)]
-    for setting in (*settings, "also=[]"):
-        run += ["--set", setting]
+    registered = EXAMPLES[kind][0]
+    suite, setting = RUNS.get(kind) or RUNS[registered]
+    run = ["fflbench", "run", suite, "--plugin", str(plugin_file)]
+    run += ["--set", setting.format(name=name), "--set", "also=[]"]
     commands = [["fflbench", "check", str(plugin_file)], ["pytest", str(test_file)], run]
-    if EXAMPLES[kind][0] is Kind.RULE:
+    if registered is Kind.RULE:
         commands.append(["fflbench", "enter", str(plugin_file), "--board", "quick"])
     return [shlex.join(command) for command in commands]
 

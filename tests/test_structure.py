@@ -31,12 +31,12 @@ LAYERS = (
     ("report",),
     ("privacy",),
     ("plugin",),
-    ("attacks", "defenses", "templates", "engines.builtin_engines", "measures.*", "privacy.observations", "tasks.*"),
+    ("attacks", "defenses", "engines.builtin_engines", "measures.*", "privacy.observations", "tasks.*"),
     ("suites",),
     ("execution",),
     ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "new_plugin", "run_and_report"),
     ("poisoned_updates",),
-    ("cli",),
+    ("cli", "templates"),
     ("__main__",),
 )
 """From the bottom; modules of one layer do not import each other. `measures.*` and `tasks.*` are plugins."""
