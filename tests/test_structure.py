@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = {"fflbench": ROOT / "fflbench", "fflbench.attacks": ROOT / "attacks", "fflbench.defenses": ROOT / "defenses"}
 
 LAYERS = (
-    ("errors", "types", "attacker_tolerance", "safe_texts", "metrics", "source_digest"),
+    ("errors", "types", "attacker_tolerance", "math_as_text", "safe_texts", "metrics", "source_digest"),
     ("randomness", "terminal", "untrusted_files", "plugin_parameters"),
     ("progress",),
     ("arrays", "registry"),
