@@ -22,8 +22,6 @@ from fflbench.types import Indices, Matrix, Vector
 
 LARGEST = 1e145
 """Largest value whose squares, summed over a hundred million columns, fit into double precision."""
-
-
 MOST_PARTICIPANTS = 1_000_000
 """Largest number of participants."""
 
@@ -148,7 +146,8 @@ class Aggregator:
             self._chain.rule.memory = before
             raise
         self.round, self.feedback = self.round + 1, {int(who): float(value) for who, value in feedback.items()}
-        return result
+        # A copy, since a rule may return a row of the caller's matrix, or an array of its memory.
+        return np.array(result)
 
     def _check_size(self, n: int, d: int) -> int:
         """Return the number of participants in all, or raise an error for updates that do not fit earlier rounds."""

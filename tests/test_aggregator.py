@@ -120,6 +120,23 @@ def test_memory_is_read_as_copies():
     assert np.abs(foolsgold.memory["history"]).max() < 10
 
 
+def test_a_result_is_the_callers_own(own_registry):
+    @rule("last-row", title="Last row")
+    class LastRow(Rule):
+        """Returns an array of its memory."""
+
+        def aggregate(self, view, rng):
+            self.memory["kept"] = view.rows[-1]
+            return self.memory["kept"]
+
+    aggregator, (updates, *_) = Aggregator("last-row"), rounds()
+    before = updates.copy()
+    aggregator(updates)[:] = 5
+    aggregator(torch.from_numpy(updates))[:] = 5
+    np.testing.assert_array_equal(updates, before)
+    np.testing.assert_array_equal(aggregator.memory["kept"], before[-1])
+
+
 def test_feedback_of_the_last_round_can_be_read():
     reputation = Aggregator("reputation")
     assert reputation.feedback == {}

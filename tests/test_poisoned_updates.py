@@ -1,8 +1,5 @@
 """Attackers' updates beside a matrix of honest ones."""
 
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -89,13 +86,23 @@ def test_rows_are_those_of_the_core_for_the_same_updates(own_registry):
     np.testing.assert_array_equal(expected[:, columns], updates[8:, columns])
 
 
-def test_an_attack_with_a_memory_starts_with_an_empty_one(own_registry, tmp_path):
-    # A copy, since a file is imported once.
-    plugin = shutil.copy(Path(__file__).parent / "plugins" / "memory_attack.py", tmp_path)
-    assert registry.load_named([str(plugin)]) == ()
+def test_an_attack_with_a_memory_starts_with_an_empty_one(own_registry):
+    @attack("accumulates", title="Accumulates", knows=["own data", "attackers' updates"])
+    class Accumulates(Attack):
+        """Sends the opposite of all updates so far."""
+
+        def begin(self, setting):
+            super().begin(setting)
+            assert setting.attackers.tolist() == [8, 9]
+            self.memory["sum"] = np.zeros(setting.columns.count)
+
+        def poison_updates(self, known):
+            self.memory["sum"] += known.updates.mean(0)
+            return np.tile(-self.memory["sum"], (len(known.updates), 1))
+
     for _ in range(2):
-        poisoned = poison("accumulated-reversal", HONEST, attackers=2, factor=3.0)
-        np.testing.assert_allclose(poisoned, np.tile(-3 * HONEST.mean(0), (2, 1)), rtol=1e-5)
+        poisoned = poison("accumulates", HONEST, attackers=2)
+        np.testing.assert_allclose(poisoned, np.tile(-HONEST.mean(0), (2, 1)), rtol=1e-5)
 
 
 def line_search(known):
