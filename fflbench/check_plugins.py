@@ -151,7 +151,9 @@ def _compare_and_print(function: ComparedFunction, reference: Reference, setting
 
 def _comparison_lines(comparison: Comparison) -> tuple[str, list[str]]:
     agrees = comparison.agrees
-    title = f"{comparison.label} {'agrees with' if agrees else 'differs from'} {comparison.reference.name}"
+    verdict = "agrees with" if agrees or comparison.agrees_unless_hostile else "differs from"
+    where = "" if agrees or not comparison.agrees_unless_hostile else " except on hostile matrices"
+    title = f"{comparison.label} {verdict} {comparison.reference.name}{where}"
     lines = [f"definition: {comparison.reference.citation}", f"agrees on {comparison.counts}"]
     lines += [] if agrees else [f"differs: {sentence}" for sentence in comparison.sentences]
     lines += [f"note: {note}" for note in comparison.notes]

@@ -189,7 +189,9 @@ def _to_array(result: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
 
 def _stacked(value: Any) -> Any:
     """Return a list of rows as one array, since torch does not convert lists of tensors."""
-    return [real_numbers(row) for row in value] if isinstance(value, list | tuple) and np.ndim(value[0]) else value
+    return (
+        [real_numbers(row) for row in value] if isinstance(value, list | tuple) and any(map(np.ndim, value)) else value
+    )
 
 
 def _torch(rows: Matrix) -> Any:

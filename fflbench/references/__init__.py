@@ -13,20 +13,23 @@ from fflbench.references.preaggregations import ARC, BUCKETING, CLIPPING, NNM
 from fflbench.references.reference import Reference, Variant, answers
 from fflbench.references.reputation import REPUTATION
 
-OTHER_RULES = (
-    Variant((f"yours looks like the mean of all rows: {APPLIED}",), lambda rows, **_: [mean(rows)]),
-    Variant((f"yours looks like the median of every coordinate: {APPLIED}",), lambda rows, **_: median(rows)),
-    Variant((f"yours looks like the first row: {APPLIED}",), lambda rows, **_: [list(rows[0])]),
-    Variant((f"yours looks like zeros: {APPLIED}",), lambda rows, **_: [[0.0] * len(rows[0])]),
-)
-"""Aggregates that any rule may be confused with."""
-
-_RULES = (FEDAVG, MEDIAN, TRIMMED_MEAN, KRUM, MULTI_KRUM, FOOLSGOLD, REPUTATION)
-
-REFERENCES = {
-    **{each.name: replace(each, variants=(*each.variants, *OTHER_RULES)) for each in _RULES},
-    **{each.name: each for each in (NNM, BUCKETING, CLIPPING, ARC)},
+OTHER_RULES = {
+    "fedavg": Variant((f"yours looks like the mean of all rows: {APPLIED}",), lambda rows, **_: [mean(rows)]),
+    "median": Variant((f"yours looks like the median of every column: {APPLIED}",), lambda rows, **_: median(rows)),
+    "": Variant((f"yours looks like the first row: {APPLIED}",), lambda rows, **_: [list(rows[0])]),
 }
+"""Aggregates that any other rule may be confused with."""
+
+
+def _with_other_rules(reference: Reference) -> Reference:
+    others = [variant for name, variant in OTHER_RULES.items() if name != reference.name]
+    return replace(reference, variants=(*reference.variants, *others))
+
+
+RULES = (FEDAVG, MEDIAN, TRIMMED_MEAN, KRUM, MULTI_KRUM, FOOLSGOLD, REPUTATION)
+PREAGGREGATIONS = (NNM, BUCKETING, CLIPPING, ARC)
+
+REFERENCES = {each.name: each for each in (*map(_with_other_rules, RULES), *PREAGGREGATIONS)}
 """References by the names of the rules and pre-aggregations that they define."""
 
 __all__ = ["REFERENCES", "Reference", "Variant", "answers"]

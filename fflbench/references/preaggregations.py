@@ -27,8 +27,9 @@ def nnm_choices(rows: Rows, count: int, *, itself: bool = True) -> list[list[Ans
         others = [j for j in range(len(rows)) if j != i]
         distances = [math.dist(row, rows[j]) for j in others]
         own = [row] if itself else []
+        wanted = min(count - len(own), len(others))
         means: list[Answer] = []
-        for chosen in lowest(distances, count - len(own)) if count > len(own) else [()]:
+        for chosen in lowest(distances, wanted) if wanted > 0 else [()]:
             new = mean([*own, *(rows[others[k]] for k in chosen)])
             means += [] if new in means else [new]
         choices.append(means)
@@ -53,6 +54,7 @@ def _partitions(left: list[int], s: int) -> Iterator[list[Sequence[int]]]:
     """Yield all sequences of buckets of s, the last of which may be smaller."""
     if not left:
         yield []
+        return
     for bucket in combinations(left, min(s, len(left))):
         for others in _partitions([k for k in left if k not in bucket], s):
             yield [bucket, *others]
@@ -115,11 +117,10 @@ BUCKETING = Reference(
     "bucketing",
     "Karimireddy et al., Byzantine-robust learning on heterogeneous datasets via bucketing, ICLR 2022, algorithm 1",
     bucketing,
-    (UNCHANGED,),
     parameters={"s": lambda n: 2},
     fewest_rows=3,
     # All partitions are tried.
-    most_rows=7,
+    most_rows=6,
     random=True,
 )
 CLIPPING = Reference(
