@@ -36,7 +36,7 @@ class ComparedMatrix:
 
 
 @dataclass
-class Outcome:
+class ComparedAnswer:
     """Result of a function for one matrix."""
 
     matrix: ComparedMatrix
@@ -54,7 +54,7 @@ class Comparison:
 
     label: str
     reference: Reference
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ComparedAnswer] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Remarks that are no disagreement."""
 
@@ -113,7 +113,7 @@ def compare(
         expected = answers(reference.define, matrix.rows.tolist(), for_reference)
         # Where the definition has no answer, or leaves nearly everything open, there is nothing to compare with.
         if expected:
-            outcome = Outcome(matrix, for_reference, expected, None)
+            outcome = ComparedAnswer(matrix, for_reference, expected, None)
             _call(function, outcome, for_function, reference)
             comparison.outcomes.append(outcome)
         advance(1)
@@ -121,7 +121,9 @@ def compare(
     return comparison
 
 
-def _call(function: ComparedFunction, outcome: Outcome, arguments: Mapping[str, Any], reference: Reference) -> None:
+def _call(
+    function: ComparedFunction, outcome: ComparedAnswer, arguments: Mapping[str, Any], reference: Reference
+) -> None:
     try:
         outcome.given = function.call(outcome.matrix.rows, arguments, np.shape(outcome.expected[0]))
     except CallError as error:
@@ -139,11 +141,11 @@ def _is_among(given: npt.NDArray[np.float64], expected: list[Answer], tolerance:
 
 
 def _notes(
-    function: ComparedFunction, outcomes: list[Outcome], chosen: "_Parameters", reference: Reference
+    function: ComparedFunction, outcomes: list[ComparedAnswer], chosen: "_Parameters", reference: Reference
 ) -> Iterator[str]:
     first = next((each for each in outcomes if each.given is not None), None)
     if first is not None and not reference.random:
-        again = Outcome(first.matrix, first.parameters, first.expected, None)
+        again = ComparedAnswer(first.matrix, first.parameters, first.expected, None)
         _call(function, again, chosen.of(first.matrix)[0], reference)
         assert first.given is not None
         if again.given is None or not np.array_equal(again.given, first.given, equal_nan=True):
@@ -261,7 +263,7 @@ def _hostile_matrices(n: int, f: int) -> Iterator[ComparedMatrix]:
 # Explanations
 
 
-def _explain(outcomes: list[Outcome], reference: Reference) -> Iterator[str]:
+def _explain(outcomes: list[ComparedAnswer], reference: Reference) -> Iterator[str]:
     """Yield what differs: known variants that fit, errors, and single hostile matrices."""
     wrong = [each for each in outcomes if not each.agrees]
     raised = [each for each in wrong if each.given is None]
@@ -288,7 +290,7 @@ def _explain(outcomes: list[Outcome], reference: Reference) -> Iterator[str]:
             )
 
 
-def _fitting_variants(outcomes: list[Outcome], reference: Reference) -> list[Variant]:
+def _fitting_variants(outcomes: list[ComparedAnswer], reference: Reference) -> list[Variant]:
     """Return the variants, with as few differences as possible, that give all answers for ordinary matrices."""
     answered = [each for each in outcomes if each.given is not None and each.matrix.sort in ORDINARY]
     # The wrong ones first: they rule most variants out.
@@ -302,7 +304,7 @@ def _fitting_variants(outcomes: list[Outcome], reference: Reference) -> list[Var
     return [each for each in fitting if len(each.differences) == fewest]
 
 
-def _gives(define: Definition, outcome: Outcome, reference: Reference) -> bool:
+def _gives(define: Definition, outcome: ComparedAnswer, reference: Reference) -> bool:
     assert outcome.given is not None
     expected = answers(define, outcome.matrix.rows.tolist(), outcome.parameters)
     # A definition that leaves nearly everything open rules nothing out.
@@ -312,7 +314,7 @@ def _gives(define: Definition, outcome: Outcome, reference: Reference) -> bool:
     )
 
 
-def _show(outcome: Outcome) -> Iterator[str]:
+def _show(outcome: ComparedAnswer) -> Iterator[str]:
     """Yield lines with a matrix, the expected answers and the given one."""
     settings = ", ".join(
         f"{name} = {value}" for name, value in outcome.parameters.items() if not isinstance(value, list)
@@ -324,7 +326,7 @@ def _show(outcome: Outcome) -> Iterator[str]:
     yield f"yours: {_numbers(outcome.given)}"
 
 
-def _expected(outcome: Outcome) -> str:
+def _expected(outcome: ComparedAnswer) -> str:
     shown = list(dict.fromkeys(map(_numbers, outcome.expected)))
     return " or ".join(shown[:3]) + (f" or one of {len(shown) - 3} others" if len(shown) > 3 else "")
 
