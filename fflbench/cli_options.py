@@ -32,6 +32,26 @@ class ListedKind(StrEnum):
     SUITES = "suites"
 
 
+class NewKind(StrEnum):
+    """Kinds of plugins that `fflbench new` writes."""
+
+    RULE = "rule"
+    RULE_WITH_MEMORY = "rule-with-memory"
+    PREAGGREGATION = "preaggregation"
+    TRANSPORT = "transport"
+    ATTACK = "attack"
+    ATTACK_WITH_MEMORY = "attack-with-memory"
+    ADAPTIVE_ATTACK = "adaptive-attack"
+    TRAINING_ATTACK = "training-attack"
+    BACKDOOR = "backdoor"
+    RECONSTRUCTION_ATTACK = "reconstruction-attack"
+    MEMBERSHIP_ATTACK = "membership-attack"
+    OBSERVATION = "observation"
+    TASK = "task"
+    MEASURE = "measure"
+    ENGINE = "engine"
+
+
 Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", help="A Python file or dotted module to load first; may be given several times."),

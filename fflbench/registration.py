@@ -23,7 +23,17 @@ from fflbench.plugin_parameters import Parameter
 from fflbench.registry import Entry, Kind
 from fflbench.source_digest import source_digest
 
-FILLED_IN = ("weights", "participants", "columns", "model", "scale", "root_update", "norms", "distances", "rng")
+FILLED_IN = {
+    "weights": "weight of each row in a mean: its sender's number of examples, unless the transport sets another",
+    "participants": "number of each row's sender",
+    "columns": "which columns are parameters, which are the last layer's, which are buffers",
+    "model": "the global model that participants started from",
+    "scale": "factor by which the round multiplies the aggregate",
+    "root_update": "update that the server trained on its own examples",
+    "norms": "Euclidean norm of every row",
+    "distances": "squared Euclidean distances between all rows, a matrix",
+    "rng": "a numpy generator, the only source of random numbers",
+}
 """Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""
 
 F = Parameter(
@@ -246,7 +256,7 @@ def _register(
     elif inspect.isfunction(target) and kind in FACTORIES:
         known_parameters = ()
     elif inspect.isfunction(target) and kind in FUNCTIONS:
-        read = plugin_parameters.parameters_of_function(target, FILLED_IN)
+        read = plugin_parameters.parameters_of_function(target, tuple(FILLED_IN))
         known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
         if any(each.name == "f" for each in known_parameters):
             is_tolerated(tolerates, 0, 1), is_tolerated(defined or tolerates, 0, 1)

@@ -35,9 +35,10 @@ LAYERS = (
     ("attacks", "defenses", "engines.builtin_engines", "measures.*", "privacy.observations", "tasks.*"),
     ("suites",),
     ("execution",),
-    ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "run_and_report"),
+    ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "new_plugin", "run_and_report"),
     ("check_plugins",),
-    ("cli",),
+    ("cli_check",),
+    ("cli", "templates"),
     ("__main__",),
 )
 """From the bottom; modules of one layer do not import each other. `measures.*` and `tasks.*` are plugins."""

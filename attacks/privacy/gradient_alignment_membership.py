@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fflbench.plugin import Indices, MembershipAttack, MembershipObserver, Task, Vector, privacy_attack
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ class GradientAlignment(MembershipAttack):
         import torch
         from torch.nn import functional as F
 
-        direction = torch.from_numpy(np.ascontiguousarray(update[observer.signals.columns.parameters]))
+        direction = torch.tensor(update[observer.signals.columns.parameters])
         direction = direction.to(observer.signals.device)
         scale = (
             observer.signals.gradient_rms_by_coordinate(observer.weights, candidates)

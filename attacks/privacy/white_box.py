@@ -104,7 +104,7 @@ class WhiteBox(MembershipAttack):
 
         columns = observer.signals.columns
         spans = [*(columns.spans[name] for name in parameter_names(columns)), columns.parameters]
-        change = torch.from_numpy(np.ascontiguousarray(update)).to(observer.signals.device)[None]
+        change = torch.tensor(update).to(observer.signals.device)[None]
         rows = []
         for gradients in observer.signals.gradient_batches(observer.weights, examples):
             features = []

@@ -19,5 +19,6 @@ from fflbench.conformance import (  # noqa: F401 (each module adds its checks)
     transports,
 )
 from fflbench.conformance.check_registry import Check, ConformanceError, NotCheckedError, applicable_checks
+from fflbench.conformance.conformance_test import conformance_test
 
-__all__ = ["Check", "ConformanceError", "NotCheckedError", "applicable_checks"]
+__all__ = ["Check", "ConformanceError", "NotCheckedError", "applicable_checks", "conformance_test"]

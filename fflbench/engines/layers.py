@@ -138,6 +138,8 @@ class Stack:
         for module in modules.values():
             if not _can_stack(module) or learning.count(module) > 1:
                 raise ParameterError(f'engine = "stacked" cannot train {type(module).__name__}; use engine = "loop"')
+        if not all(parameter.requires_grad for parameter in model.parameters()):
+            raise ParameterError('engine = "stacked" cannot train a model with frozen parameters; use engine = "loop"')
         self.layers = {name: self.KINDS[type(module)](module) for name, module in modules.items()}
         self.first = next(layer for layer in self.layers.values() if isinstance(layer, LearnedLayer))
 

@@ -1,6 +1,6 @@
 """Engine that trains one participant after the other."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -23,6 +23,7 @@ class Loop:
     def __init__(self, model: FlatModel, data: LocalData) -> None:
         self.model, self.data = model, data
         self.parameters = list(model.model.parameters())
+        self.trained = [parameter for parameter in self.parameters if parameter.requires_grad]
         self.learned = model.flat[model.columns.parameters]
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
@@ -54,8 +55,8 @@ class Loop:
             optimizer = Optimizer(self.data.task, self.learned)
             for batch, labels in islice(self._batches(participant, round), self.data.task.local_steps):
                 loss = losses(self.data.task, self.model.model(batch), labels).mean()
-                gradients = torch.autograd.grad(loss, self.parameters)
-                torch.cat([gradient.reshape(-1) for gradient in gradients], out=optimizer.gradient)
+                gradients = torch.autograd.grad(loss, self.trained)
+                torch.cat([gradient.reshape(-1) for gradient in self._with_frozen(gradients)], out=optimizer.gradient)
                 if edit_gradient:
                     edit_gradient(optimizer.gradient)
                 optimizer.step()
@@ -63,6 +64,13 @@ class Loop:
                     edit_weights(self.learned)
         update: Vector = self.model.flat.cpu().numpy() - weights
         return update
+
+    def _with_frozen(self, gradients: Sequence[Tensor]) -> Iterable[Tensor]:
+        """Return one gradient per parameter: zeros for frozen ones, as of a pretrained model."""
+        if len(gradients) == len(self.parameters):
+            return gradients
+        given = iter(gradients)
+        return [next(given) if each.requires_grad else torch.zeros_like(each) for each in self.parameters]
 
     def _batches(self, participant: int, round: int) -> Iterator[tuple[Tensor, Tensor]]:
         data, size = self.data, self.data.task.batch_size

@@ -29,19 +29,20 @@ CONVERGED = 1e-12
 
 def gradient_function(observed: ObservedGradients) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
     """Return a function that gives the mean gradient of one victim's batch, by its inputs and class probabilities."""
-    names = [name for name, _ in observed.model.named_parameters()]
-    weights = {name: value.detach() for name, value in observed.model.named_parameters()}
-    buffers = dict(observed.model.named_buffers())
+    everything = {name: value.detach() for name, value in observed.model.named_parameters()}
+    weights = {name: everything[name] for name, value in observed.model.named_parameters() if value.requires_grad}
+    fixed = {**everything, **dict(observed.model.named_buffers())}
 
     def loss(weights: dict[str, Tensor], x: Tensor, probabilities: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(observed.model, {**weights, **buffers}, (x,))
+        outputs: Tensor = functional_call(observed.model, {**fixed, **weights}, (x,))
         if observed.loss == "binary-cross-entropy":
             return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), probabilities[:, 1])
         return -(probabilities * outputs.log_softmax(-1)).sum(-1).mean()
 
     def gradients(x: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
         by_name = grad(loss)(weights, x, probabilities)
-        return tuple(by_name[name] for name in names)
+        # Participants leave frozen parameters as they are.
+        return tuple(by_name.get(name, torch.zeros_like(value)) for name, value in everything.items())
 
     return gradients
 

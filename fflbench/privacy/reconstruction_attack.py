@@ -1,5 +1,6 @@
 """Base classes of privacy attacks by a curious server, with their input and output."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -45,6 +46,22 @@ class ObservedGradients:
     def victim_count(self) -> int:
         """Number of victims."""
         return len(self.gradients[0])
+
+    def gradient_pairs(self, x: "Tensor", y: "Tensor") -> "list[tuple[Tensor, Tensor]]":
+        """Return the gradients that examples would have beside the observed ones, one pair per parameter.
+
+        `x` is victims x examples x the shape of one, `y` victims x examples. The first axis of every gradient is the
+        victim, and the first of each pair can be differentiated by `x`. Parameters of which only the mean of several
+        victims' gradients is known are left out.
+        """
+        from torch.func import vmap
+        from torch.nn import functional as F
+
+        from fflbench.privacy.gradient_inversion import gradient_function
+
+        dummies = vmap(gradient_function(self))(x, F.one_hot(y, self.classes).to(x.dtype))
+        pairs = zip(dummies, self.gradients, strict=True)
+        return list(itertools.compress(pairs, self.matched or (True,) * len(self.gradients)))
 
     def random_start(self, *shape: int) -> "Tensor":
         """Return random numbers to start from, one row per victim."""

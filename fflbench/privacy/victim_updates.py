@@ -77,11 +77,12 @@ def gradient_descent_updates(
 ) -> Matrix:
     """Return one update per participant: local weights minus global weights."""
     module, columns = model.model, model.columns
-    start = {name: value.detach().clone() for name, value in module.named_parameters()}
-    buffers = dict(module.named_buffers())
+    start = {name: value.detach().clone() for name, value in module.named_parameters() if value.requires_grad}
+    frozen = {name: value for name, value in module.named_parameters() if not value.requires_grad}
+    fixed = {**frozen, **dict(module.named_buffers())}
 
     def loss(weights: dict[str, torch.Tensor], inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return losses(task, functional_call(module, {**weights, **buffers}, (inputs,)), labels).mean()
+        return losses(task, functional_call(module, {**weights, **fixed}, (inputs,)), labels).mean()
 
     gradients = vmap(grad(loss))
     weights = {name: value.expand(len(x), *value.shape).clone() for name, value in start.items()}

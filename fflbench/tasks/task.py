@@ -1,5 +1,6 @@
 """Base class of tasks."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,7 +156,9 @@ class Task(ABC):
         import torch
 
         try:
-            with torch.device("meta"):
+            with torch.device("meta"), warnings.catch_warnings():
+                # A pretrained model loads weights, which have no place to go here.
+                warnings.filterwarnings("ignore", "for .*: copying from a non-meta parameter", UserWarning)
                 return self.model()
         except FflbenchError:
             raise

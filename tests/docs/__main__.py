@@ -1,5 +1,6 @@
-"""`python -m tests.docs` writes the generated tables of docs/chains.md."""
+"""`python -m tests.docs` writes the generated parts of docs/chains.md and docs/extend.md."""
 
-from tests.docs.compatibility import PAGE, up_to_date
+from tests.docs import compatibility, extend_page
 
-PAGE.write_text(up_to_date(PAGE.read_text("utf-8")), "utf-8")
+for generated in (compatibility, extend_page):
+    generated.PAGE.write_text(generated.up_to_date(generated.PAGE.read_text("utf-8")), "utf-8")

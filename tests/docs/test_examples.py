@@ -3,12 +3,10 @@
 import dataclasses
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-import fflbench
 from fflbench import registry
 from fflbench.cli import app
 from fflbench.suites.plan import plan
@@ -67,51 +65,10 @@ def test_the_lines_of_python_on_the_page_of_suites_run(tmp_path, monkeypatch, ca
     assert "digits-mlp" in capsys.readouterr().out
 
 
-def test_the_attack_and_the_engine_on_the_page_of_the_federation_run(own_registry, tmp_path):
-    files = []
-    for number, source in enumerate(blocks("federation.md", "python")[1:]):
-        files.append(str(tmp_path / f"federation_example_{number}.py"))
-        Path(files[-1]).write_text(source)
-    (tmp_path / "own.toml").write_text(
-        """
-tasks = ["digits-mlp", "by-signs"]
-attacks = ["none", "stealthy-trigger"]
-defenses = ["fedavg"]
-seeds = [0]
-[overrides]
-rounds = 8
-[task.by-signs]
-use = "digits-mlp"
-engine = "sign-gradient"
-learning_rate = 0.01
-[attack.stealthy-trigger]
-share = 0.3
-"""
-    )
-    records = fflbench.run(tmp_path / "own.toml", out=tmp_path / "results", workers=1, plugins=files)
-    success = {
-        record.labels["attack"]: record.metrics["attack_success_rate"]
-        for record in records
-        if record.labels["task"] == "digits-mlp"
-    }
-    assert success["stealthy-trigger"] > success["none"] + 0.3
-    assert all(record.metrics["accuracy"] > 0.4 for record in records if record.labels["attack"] == "none")
-
-
-def test_the_task_and_the_suite_on_the_page_of_tasks_run(own_registry, tmp_path):
-    (plugin,), (suite,) = blocks("tasks.md", "python"), blocks("tasks.md", "toml")
-    (tmp_path / "blobs.py").write_text(plugin)
-    (tmp_path / "own.toml").write_text(suite.replace('tasks = ["digits-mlp",', 'tasks = ["blobs", "digits-mlp",'))
-    file = str(tmp_path / "blobs.py")
-    records = fflbench.run(tmp_path / "own.toml", out=tmp_path / "results", workers=1, plugins=[file])
-    assert len(records) == 3 * 2 * 2
-    flipped = {
-        (record.labels["task"], *record.configuration["attack"]["parameters"].values())
-        for record in records
-        if record.labels["attack"] == "label-flipping"
-    }
-    assert flipped == {("blobs", 0.2, 1, 0), ("digits-mlp", 0.2, 7, 1), ("heterogeneous", 0.2, 7, 1)}
-    assert all(record.metrics["accuracy"] > 0.6 for record in records if record.labels["task"] == "blobs")
+def test_the_suite_on_the_page_of_tasks_can_be_planned(planned):
+    (suite,) = blocks("tasks.md", "toml")
+    cells = planned(suite)
+    assert {cell.labels["task"] for cell in cells} == {"digits-mlp", "heterogeneous"}
 
 
 def test_the_table_of_fields_on_the_page_of_tasks_is_that_of_the_code():
@@ -136,39 +93,6 @@ def test_the_suite_of_costs_can_be_planned(planned):
     (suite,) = blocks("costs.md", "toml")
     cells = planned(suite)
     assert {cell.configuration["defense"]["transport"]["parameters"].get("mode", "full") for cell in cells} == {"full"}
-
-
-def test_the_measure_on_its_page_runs(own_registry, tmp_path):
-    (plugin,), (suite,) = blocks("measures.md", "python"), blocks("measures.md", "toml")
-    (tmp_path / "update_norm.py").write_text(plugin)
-    (tmp_path / "own.toml").write_text(suite.replace("[0, 1, 2]", "[0]"))
-    file = str(tmp_path / "update_norm.py")
-    records = fflbench.run(tmp_path / "own.toml", out=tmp_path / "results", workers=1, plugins=[file])
-    assert all(record.metrics["update_norm"] > 0 for record in records)
-
-
-def test_the_observation_on_its_page_observes(planned, tmp_path):
-    _, plugin = blocks("privacy.md", "python")
-    suite = 'tasks = ["digits-mlp"]\nattacks = ["analytic"]\ndefenses = ["fedavg", "median", "ffl"]\nseeds = [0]\n'
-    measure = '[measure]\nuse = "reconstruction"\nobservation = "loudest"\n'
-    (cell,) = planned(suite + measure, plugin)
-    assert cell.labels["defense"] == "fedavg"
-    assert list(cell.shared_by) == ["median"]
-    (record,) = fflbench.run(
-        tmp_path / "own.toml", out=tmp_path / "results", workers=1, plugins=[str(tmp_path / "plugin.py")]
-    )
-    assert record.metrics["psnr"] > 60
-
-
-def test_the_membership_attack_on_its_page_runs(planned, tmp_path):
-    plugin, _ = blocks("privacy.md", "python")
-    suite = 'tasks = ["digits-mlp"]\nattacks = ["confidence"]\ndefenses = ["fedavg"]\nseeds = [0]\n'
-    measure = '[measure]\nuse = "membership"\nrounds_before = 1\n'
-    assert len(planned(suite + measure, plugin)) == 1
-    (record,) = fflbench.run(
-        tmp_path / "own.toml", out=tmp_path / "results", workers=1, plugins=[str(tmp_path / "plugin.py")]
-    )
-    assert record.metrics["auc"] > 0.5
 
 
 @pytest.mark.parametrize("page", sorted(page.name for page in PAGE.parent.glob("*.md")))

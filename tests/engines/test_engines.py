@@ -261,3 +261,34 @@ def test_a_linear_layer_on_more_than_one_axis_is_told_to_loop():
     model = FlatModel(nn.Sequential(nn.Linear(8, 4), nn.Flatten(), nn.Linear(32, 10)), torch.device("cpu"))
     with pytest.raises(ParameterError, match='on flat inputs only; use engine = "loop"'):
         Stacked(model, holdings).train(model.flat.numpy().copy(), np.array([1]), 0)
+
+
+def frozen_model():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+    model[1].requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize("fields", [{}, {"optimizer": "adam"}, {"proximal": 0.5}])
+def test_frozen_parameters_stay_and_the_others_train_as_if_they_were_all(fields):
+    it = task("digits-mlp", **fields)
+    data = it.data()
+    held = it.divide(data.train.y, 0)
+    local = LocalData(torch.from_numpy(data.train.x), torch.from_numpy(data.train.y), held, 0, it)
+    torch.manual_seed(0)
+    flat = FlatModel(frozen_model(), torch.device("cpu"))
+    start = flat.flat.numpy().copy()
+    update = Loop(flat, local).train(start, np.array([3]), 1)[0]
+    flat.load(start)
+    # Trained alone on the outputs of the frozen layer, the head ends in the same place.
+    with torch.no_grad():
+        local.x = flat.model[:3](local.x)
+    head = FlatModel(flat.model[3], torch.device("cpu"))
+    alone = Loop(head, local).train(head.flat.numpy().copy(), np.array([3]), 1)[0]
+    assert not update[: len(update) - len(alone)].any()
+    np.testing.assert_allclose(update[-len(alone) :], alone, atol=1e-5)
+
+
+def test_the_stacked_engine_refuses_frozen_parameters():
+    with pytest.raises(ParameterError, match='frozen parameters; use engine = "loop"'):
+        Stacked(FlatModel(frozen_model(), torch.device("cpu")), None)

@@ -16,7 +16,11 @@ from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind
 
 HERE = Path(__file__).parent
-FILES = [str(HERE / f"{name}.py") for name in ("memory_attack", "trigger_backdoor", "training_attacks")]
+TEMPLATES = Path(fflbench.__file__).parent / "templates"
+FILES = [
+    str(file)
+    for file in (TEMPLATES / "attack_with_memory.py", HERE / "trigger_backdoor.py", HERE / "training_attacks.py")
+]
 ATTACKS = ("accumulated-reversal", "badnets", "projected-gradient", "gradient-ascent")
 
 SUITE = """

@@ -1,7 +1,5 @@
 """Membership inference: cases with a known answer, controls, and the knowledge of attacks."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -245,12 +243,3 @@ def test_lira_takes_means_of_each_example_and_one_deviation():
     np.testing.assert_allclose(found, [values.mean() for values in wanted])
     squares = sum(((values - values.mean()) ** 2).sum() for values in wanted)
     assert deviation == pytest.approx(np.sqrt(squares / sum(len(values) - 1 for values in wanted)), rel=1e-4)
-
-
-def test_the_attack_in_the_docs_works(own_registry, tmp_path):
-    page = (Path(__file__).parents[2] / "docs/privacy.md").read_text()
-    file = tmp_path / "confidence.py"
-    file.write_text(page.split("```python\n")[1].split("```")[0])
-    assert registry.load_named([str(file)]) == ()
-    (record,) = run_membership(["confidence"])
-    assert record.metrics["auc"] > 0.5 + record.metrics["auc_by_chance"]

@@ -208,19 +208,6 @@ def test_the_recipe_learns_digits(name):
     assert correct.float().mean() > 0.93
 
 
-def test_the_task_in_the_documentation_works(own_registry, tmp_path):
-    """The page shows a whole file; this runs it."""
-    import re
-    from pathlib import Path
-
-    page = (Path(__file__).parents[2] / "docs/tasks.md").read_text()
-    (tmp_path / "own.py").write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
-    assert registry.load_named([str(tmp_path / "own.py")]) == ()
-    it = task("blobs")
-    assert it.model()(torch.from_numpy(it.data().train.x[:2])).shape[0] == 2
-    assert len(it.divide(it.data().train.y, seed=0)) == it.participants
-
-
 def test_shards_are_equal_parts_of_the_examples_of_each():
     with pytest.raises(ParameterError, match="examples = 5 must be a multiple of shards = 2"):
         task("digits-mlp", partition="shards", examples=5)

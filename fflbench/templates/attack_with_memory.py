@@ -1,4 +1,4 @@
-"""An attack with a memory: the opposite of the attackers' updates of all rounds so far. An example."""
+"""The opposite of all that attackers have learned so far. An example."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ class AccumulatedReversal(Attack):
 
     def begin(self, setting: AttackSetting) -> None:
         super().begin(setting)
-        self.memory["sum"] = np.zeros(setting.columns.count)
+        self.memory["sum"] = np.zeros(setting.columns.count, np.float32)
 
     def poison_updates(self, known: Known) -> Matrix:
         self.memory["sum"] += known.updates.mean(0)

@@ -1,0 +1,17 @@
+"""Tests of the attack reversed-updates: `pytest` runs them."""
+
+from pathlib import Path
+
+import numpy as np
+
+import fflbench
+from fflbench.conformance import conformance_test
+
+FILE = Path(__file__).with_name("reversed_updates.py")
+test_conformance = conformance_test(FILE)
+
+
+def test_attackers_send_the_opposite_of_their_update():
+    honest = np.array([[1, 2], [3, 4]], np.float32)
+    sent = fflbench.poison("reversed-updates", honest, attackers=2, factor=2)
+    np.testing.assert_allclose(sent, [[-4, -6], [-4, -6]])
