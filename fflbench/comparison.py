@@ -133,7 +133,7 @@ def _call(
 
 
 def _is_among(given: npt.NDArray[np.float64], expected: list[Answer], tolerance: float) -> bool:
-    right = np.asarray(expected).reshape(len(expected), -1)
+    right: npt.NDArray[np.float64] = np.asarray(expected, np.float64).reshape(len(expected), -1)
     with np.errstate(all="ignore"):
         apart = np.abs(right - given.reshape(1, -1)).max(1, initial=0)
     # NaN is near nothing.
