@@ -12,12 +12,16 @@ import numpy.typing as npt
 
 from fflbench.errors import FflbenchError, did_you_mean_hint
 from fflbench.function_calls import CallError, ComparedFunction, formula_value
+from fflbench.plugin_parameters import format_value
 from fflbench.references import REFERENCES, Reference, Variant, answers
 from fflbench.references.reference import Answer, Definition
 from fflbench.types import Matrix
 
 HUGE = np.float32(1e30)
 """Value whose square is infinite in single precision."""
+
+LARGEST_F = 10
+"""Largest f that a user can set, since references are slow."""
 
 ORDINARY = ("random", "small", "tied")
 """Sorts of matrices on which rounding decides nothing."""
@@ -110,7 +114,7 @@ def compare(
     comparison = Comparison(function.label, reference)
     for matrix in matrices(reference, chosen.fixed_f):
         for_function, for_reference = chosen.of(matrix)
-        expected = answers(reference.define, matrix.rows.tolist(), for_reference)
+        expected = chosen.expected(matrix, for_reference)
         # Where the definition has no answer, or leaves nearly everything open, there is nothing to compare with.
         if expected:
             outcome = ComparedAnswer(matrix, for_reference, expected, None)
@@ -159,12 +163,12 @@ class _Parameters:
 
     def __init__(self, function: ComparedFunction, reference: Reference, settings: Mapping[str, Any]) -> None:
         self.arguments, self.reference, self.settings = function.arguments, reference, settings
-        self.known = list(signature(reference.define).parameters)[1:]
+        self.known = [name for name in list(signature(reference.define).parameters)[1:] if name != "order"]
         self.fixed_f: int | None = None
-        if "f" in self.known and type(settings.get("f")) is int:
+        if "f" in self.known and "f" in settings:
             self.fixed_f = settings["f"]
-            if not 0 <= self.fixed_f <= 10:
-                raise FflbenchError(f"f = {self.fixed_f} cannot be compared with: it must be from 0 to 10")
+            if type(self.fixed_f) is not int or not 0 <= self.fixed_f <= LARGEST_F:
+                raise FflbenchError(f"--set f={self.fixed_f}: f must be a whole number from 0 to {LARGEST_F}")
         self._check(function.label)
 
     def _check(self, label: str) -> None:
@@ -202,6 +206,19 @@ class _Parameters:
                 for_reference[name] = value
         others = {name: value for name, value in own.items() if name not in self.known}
         return for_function | others, for_reference
+
+    def expected(self, matrix: ComparedMatrix, given: Mapping[str, Any]) -> list[Answer] | None:
+        """Return the reference's answers; a parameter of the user may be one that it cannot be computed with."""
+        try:
+            return answers(self.reference.define, matrix.rows.tolist(), given)
+        except Exception as error:
+            own = {name: value for name, value in self.settings.items() if name in self.known}
+            if not own:
+                raise
+            texts = ", ".join(f"{name} = {format_value(value)}" for name, value in own.items())
+            raise FflbenchError(
+                f"{self.reference.name} is not defined for {texts} and {len(matrix.rows)} rows"
+            ) from error
 
 
 # Matrices

@@ -102,13 +102,15 @@ def test_a_function_without_f_is_compared_with_the_f_that_it_is_said_to_use():
     fixed = load_function("tests.references.krums:with_f_of_two")
     assert compare(fixed, KRUM, {"f": 2}).agrees
     assert not compare(fixed, KRUM, {"f": 1}).agrees
-    with pytest.raises(FflbenchError, match="f = 99 cannot be compared with"):
+    with pytest.raises(FflbenchError, match="--set f=99: f must be a whole number from 0 to 10"):
         compare(fixed, KRUM, {"f": 99})
 
 
 def test_a_parameter_of_the_definition_goes_to_both():
     multi = REFERENCES["multi-krum"]
     assert compare(load_function("tests.references.krums:multi"), multi, {"m": "n-f-1"}).agrees
+    with pytest.raises(FflbenchError, match="multi-krum is not defined for m = 99 and 5 rows"):
+        compare(load_function("tests.references.krums:multi"), multi, {"m": 99})
     assert compare(load_function("tests.references.krums:multi"), multi).sentences == [
         "rows averaged: yours looks like 1 (Krum), and n - f is usual"
     ]
