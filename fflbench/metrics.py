@@ -32,9 +32,11 @@ class Metric:
     powers_from: float = 1e12
     """Value from which on powers of ten are shown."""
     low: float = -LARGEST
+    """Least possible value; intervals stay above it."""
     high: float = LARGEST
-    """Least and greatest possible value; intervals stay within them."""
+    """Greatest possible value; intervals stay below it."""
     kind: Literal["number", "flag", "list"] = "number"
+    """Type of its values."""
     optional: bool = False
     """Whether a finished cell may have no value of it (None)."""
     headline: bool = False
@@ -79,8 +81,10 @@ class Metric:
         return ""
 
 
-HIGHER, LOWER = True, False
-"""Values of `higher_is_better`."""
+HIGHER = True
+"""Value of `higher_is_better` where higher is better for the defense."""
+LOWER = False
+"""Value of `higher_is_better` where lower is better for the defense."""
 
 
 def share(name: str, title: str, meaning: str, higher_is_better: bool | None = None, **declared: Any) -> Metric:

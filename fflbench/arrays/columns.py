@@ -21,12 +21,15 @@ class Columns:
     """Positions of a model's tensors in a row."""
 
     spans: Mapping[str, slice]
+    """Columns of each tensor, by its name in the model."""
     shapes: Mapping[str, tuple[int, ...]]
+    """Shape of each tensor, by its name in the model."""
     parameters: slice
     """Columns that norms, distances, cosines and noise are computed on."""
     last_layer: slice
     """Weight and bias of the output layer."""
     count: int
+    """Number of columns."""
 
     @classmethod
     def of_model(cls, model: "nn.Module") -> "Columns":

@@ -16,7 +16,9 @@ class Examples:
     """Inputs of a model, and the class of each."""
 
     x: Inputs
+    """Inputs, one per example."""
     y: Labels
+    """Classes, one per example, as numbers from 0."""
 
     def __len__(self) -> int:
         return len(self.y)
@@ -27,8 +29,11 @@ class Data:
     """Training set, test set, and facts about them that a model's shape depends on."""
 
     train: Examples
+    """Training set, which is divided among participants."""
     test: Examples
+    """Test set, on which the global model is evaluated."""
     facts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers that the model's shape depends on, such as the size of a vocabulary."""
 
     @classmethod
     def from_arrays(

@@ -14,8 +14,10 @@ from fflbench.errors import DataError
 from fflbench.progress import track_progress
 
 LENGTH = 128
-PADDING, UNKNOWN = 0, 1
-"""Indices of padding, and of words that the training part does not have."""
+PADDING = 0
+"""Index of padding."""
+UNKNOWN = 1
+"""Index of words that the training part does not have."""
 
 MARKUP = re.compile(r"<[^>]*>")
 INSIDE_A_WORD = re.compile(r"(?<=\w)['\u2019-](?=\w)")

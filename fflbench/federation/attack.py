@@ -78,9 +78,11 @@ class AttackSetting:
     """Setting of an attack, known before the first round."""
 
     task: Task
+    """The task, since how participants train is public."""
     attackers: Indices
     """The participants that attack."""
     columns: Columns
+    """Positions of the model's tensors in an update."""
     rng: np.random.Generator
     """Generator for `begin` alone; those of a round are `known.rng` and `local.rng`, which a resumed cell repeats."""
 
@@ -91,7 +93,14 @@ class LocalTraining:
     def __init__(
         self, loop: "Loop", *, round: int, participant: int, weights: Vector, task: Task, rng: np.random.Generator
     ) -> None:
-        self.round, self.participant, self.task, self.rng = round, participant, task, rng
+        self.round = round
+        """Number of the round, from 0."""
+        self.participant = participant
+        """The attacker."""
+        self.task = task
+        """The task, whose parameters training uses."""
+        self.rng = rng
+        """Random numbers of this attacker in this round."""
         self.weights = read_only(weights)
         """The global model."""
         # Torch warns of arrays that are read-only.
@@ -163,6 +172,7 @@ class Known:
         declared: Mapping[str, Any],
     ) -> None:
         self.round = round
+        """Number of the round, from 0."""
         self.weights = weights
         """The global model, which everybody receives."""
         self.participants = participants
@@ -172,8 +182,11 @@ class Known:
         self.updates = updates
         """The attackers' updates after local training, one row per attacker; may be overwritten."""
         self.columns = columns
+        """Positions of the model's tensors in an update."""
         self.task = task
+        """The task, since how participants train is public."""
         self.rng = rng
+        """Random numbers of this attack in this round."""
         self._declared = declared
 
     @property
@@ -220,6 +233,7 @@ class Attack:
     share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
 
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """State that lasts from round to round, as arrays by name: saved and restored with the cell."""
 
     @property
     def targeted(self) -> bool:
@@ -238,7 +252,7 @@ class Attack:
         """Raise a `ParameterError` for parameters that cannot work with a task."""
 
     def begin(self, setting: AttackSetting) -> None:
-        """Prepare for the first round."""
+        """Prepare for the first round: keep the setting, with an empty `memory`."""
         self.setting, self.memory = setting, {}
 
     def poison_data(self, examples: Examples, task: Task, round: int, rng: np.random.Generator) -> Examples:

@@ -53,7 +53,9 @@ class Rule:
     needs_root_update: bool = False
     """Whether it needs an update of the server's own examples; set by the decorator that registers it."""
     setting: ServerSetting
+    """Numbers of participants and columns of an update; from `begin` on."""
     memory: Memory
+    """State that lasts from round to round, as arrays by name: saved and restored with the cell."""
 
     @property
     def uses_oracle(self) -> bool:
@@ -64,7 +66,7 @@ class Rule:
         """Raise a `ParameterError` for parameters that cannot work with n rows of so many selected participants."""
 
     def begin(self, setting: ServerSetting) -> None:
-        """Prepare for the first round."""
+        """Prepare for the first round: keep the setting, with an empty `memory`."""
         self.setting, self.memory = setting, {}
 
     def simulation_copy(self) -> Self:

@@ -27,10 +27,13 @@ class Setting:
     """Setting of a transport, known before the first round."""
 
     participants: int
+    """Number of participants in the federation."""
     per_round: int
+    """Number of participants selected each round."""
     sizes: Indices
     """Numbers of examples, by participant."""
     columns: Columns
+    """Positions of the model's tensors in an update."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,11 @@ class ServerSetting:
     """Setting of a rule, known before the first round."""
 
     participants: int
+    """Number of participants in the federation."""
     per_round: int
+    """Number of participants selected each round."""
     columns: Columns
+    """Positions of the model's tensors in an update."""
     multiple: int = 1
     """Number of which the transport needs a multiple of participants."""
     rows: int = 0
@@ -79,8 +85,11 @@ class Transport:
     """Number of which a multiple of participants is needed."""
 
     setting: Setting
+    """Numbers of participants, their sizes and the columns of an update; from `begin` on."""
     entropy: Entropy
+    """Source of keys, pairings and masks; from `begin` on."""
     memory: Memory
+    """State that lasts from round to round, as arrays by name: saved and restored with the cell."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -107,7 +116,7 @@ class Transport:
             raise ParameterError(missing)
 
     def begin(self, setting: Setting, entropy: Entropy) -> None:
-        """Prepare for the first round."""
+        """Prepare for the first round: keep the setting, with an empty `memory`."""
         self.setting, self.entropy, self.memory = setting, entropy, {}
 
     def simulation_copy(self, entropy: Entropy) -> Self:

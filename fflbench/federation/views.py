@@ -34,9 +34,11 @@ class Upload:
     """Updates that the selected participants hand to a transport, one row per participant."""
 
     round: int
+    """Number of the round, from 0."""
     model: Vector
     """The global model that they started from."""
     participants: Indices
+    """Sender of each row."""
     rows: Matrix
     """May be overwritten by the transport, since a second matrix may not fit into memory."""
     attackers: npt.NDArray[np.bool_]
@@ -54,12 +56,15 @@ class View:
     """Everything that a server sees of a round, and nothing more."""
 
     round: int
+    """Number of the round, from 0."""
     model: Vector
     """The global model that participants started from."""
     rows: Matrix
+    """Updates as the transport delivers them; `Transport.rows` says what a row is."""
     weights: npt.NDArray[Any]
     """Weight of each row in a mean."""
     columns: Columns
+    """Positions of the model's tensors in a row."""
     selected: int
     """Number of participants selected."""
     participants: Indices | None = None
@@ -109,7 +114,9 @@ class ParticipantView:
     size: int
     """Number of its examples."""
     received: tuple[Message, ...] = ()
+    """Messages that it received."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further information that it has, such as keys."""
 
 
 @dataclass
@@ -117,9 +124,11 @@ class Transcript:
     """Views of all parties of a round, and every message."""
 
     round: int
+    """Number of the round, from 0."""
     views: dict[Party, View | ParticipantView] = field(default_factory=dict)
     """Views of servers, and of the participants that are watched."""
     ledger: Ledger = field(default_factory=Ledger)
+    """Number and bytes of all messages, by kind."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Facts about the transport for the round's history, as JSON values; no party sees them."""
     seconds: dict[str, float] = field(default_factory=dict)

@@ -37,8 +37,11 @@ class Outcome:
     metrics: dict[str, Any]
     """Values of the metrics that the measure declares."""
     history: list[dict[str, Any]]
+    """One item per round or step, for curves."""
     facts: dict[str, Any]
+    """Facts that tables use and notes for readers, as JSON values."""
     seconds: dict[str, float] = field(default_factory=dict)
+    """Seconds by phase of the cell."""
     arrays: "dict[str, npt.NDArray[Any]]" = field(default_factory=dict)
     """Arrays too big for a record, kept beside it."""
 
@@ -48,8 +51,11 @@ class Context:
     """Input of a measure: the parts of its cell, and ways to report progress and to resume."""
 
     task: "Task"
+    """The cell's task."""
     defense: "Chain"
+    """The cell's defense, a new object."""
     seed: int
+    """The cell's seed."""
     attack: Any = None
     """Attack of the kind that the measure names, if any."""
     deviation: "Deviation | None" = None
@@ -57,6 +63,7 @@ class Context:
     goals: "Sequence[Attack]" = ()
     """Attacks for whose goals the model is scored where there are no attackers."""
     device: str = "cpu"
+    """Device to compute on: "cpu", or "cuda" with or without a number."""
     report: Callable[[int, float | None], None] = lambda step, accuracy: None
     """Called after every step, with the accuracy so far where there is one."""
     keep: Callable[[Callable[[], State]], None] = lambda state: None
@@ -80,9 +87,11 @@ class Curve:
     name: str
     """Name of its files, and of the y-axis."""
     x: str
+    """Key of the values on the x-axis."""
     lines: Mapping[str, str]
     """Keys of the lines, with the name of each where there are several."""
     title: str
+    """Title of the figure."""
     percent: bool = False
     """Whether values are shares, shown as percentages."""
     logarithmic: bool = False

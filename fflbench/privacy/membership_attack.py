@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from fflbench.privacy.per_example_signals import PerExampleSignals
     from fflbench.privacy.shadow_rounds import ExamplesByRound, ShadowObservation, ShadowRounds
 
-AUXILIARY, CONTROLLED = "auxiliary data", "controlled participants"
-"""Knowledge that an observer has only if the attack declares it."""
+AUXILIARY = "auxiliary data"
+"""Knowledge of data like the victims', which an observer has only if the attack declares it."""
+CONTROLLED = "controlled participants"
+"""Knowledge of colluding participants' data, which an observer has only if the attack declares it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class MembershipObserver:
     signals: "PerExampleSignals"
     """Outputs, losses, gradients and activations of examples at any weights."""
     rng: np.random.Generator
+    """Random numbers of the attack."""
     size: int
     """Approximate number of examples per participant."""
     participants: int
@@ -40,6 +43,7 @@ class MembershipObserver:
     unique: npt.NDArray[np.bool_]
     """Whether each example differs from all others that somebody trained on, as all candidates do."""
     declared: dict[str, Any] = field(default_factory=dict)
+    """Knowledge that the attack declares, by its name."""
     shadow_rounds: "ShadowRounds | None" = None
     """Rounds to simulate, for attacks that declare data to train on."""
 

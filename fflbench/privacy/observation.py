@@ -22,6 +22,7 @@ class Coalition:
     """Pooled knowledge of the parties in a coalition: their views of a round, and what is public."""
 
     server: View
+    """View of the server on which the rule runs."""
     selected: Sequence[int]
     """All selected participants."""
     linear: Sequence[str]
@@ -48,6 +49,7 @@ class Observation:
     servers: ClassVar[tuple[str, ...]] = ()
     """Further servers that belong to the coalition, beside the one on which the rule runs."""
     needs_linear_layer: ClassVar[bool] = False
+    """Whether the model must have a linear layer."""
 
     def applies_to(self, transport: Transport) -> bool:
         """Return whether it is defined for a transport."""

@@ -26,8 +26,11 @@ class PropertyObserver:
     participants: int
     """Number of participants in a round."""
     rng: np.random.Generator
+    """Random numbers of the attack."""
     shadows: "ShadowRounds"
+    """Rounds to simulate; see `simulate_rounds`."""
     draw_examples: "DrawExamples"
+    """Function that draws a participant's examples, with the property or without."""
 
     def simulate_rounds(
         self, labels: PropertyLabels, *, without_defense: bool = False

@@ -27,10 +27,13 @@ class ObservedGradients:
     shape: tuple[int, ...]
     """Shape of one example."""
     classes: int
+    """Number of classes."""
     loss: Literal["cross-entropy", "binary-cross-entropy"]
+    """Loss that the victims trained with."""
     low: "Tensor"
     """Least value of each channel or feature: public, as is the normalisation of a dataset."""
     high: "Tensor"
+    """Greatest value of each channel or feature."""
     generator: "torch.Generator"
     """Randomness for starting points; always on the CPU, so that all devices start alike."""
     matched: tuple[bool, ...] = ()

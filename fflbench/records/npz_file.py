@@ -22,6 +22,7 @@ DIRECTORY_ENTRY = b"PK\x01\x02"
 LONGEST_HEADER = 10_000
 
 Arrays = dict[str, npt.NDArray[Any]]
+"""Arrays of a record by name, too big for JSON."""
 
 
 def pack_arrays(arrays: Mapping[str, npt.NDArray[Any]], *, compressed: bool = True) -> bytes:

@@ -40,24 +40,35 @@ class Record(BaseModel):
 
     schema_version: Literal[2] = 2
     id: str = Field(pattern=r"^[0-9a-f]{16}$")
+    """Hash of the configuration."""
     suite: str
+    """Name of the suite's file."""
     title: str = ""
     """Title of the suite in its file."""
     labels: dict[str, str]
+    """Names in the suite, by kind: task, defense, attack, ..."""
     sweep: dict[str, dict[str, Any]] = {}
     """Swept parameter by kind (task, attack, ...): its name, its value here and the label that all values share."""
     shared_by: dict[str, dict[str, Any]] = {}
     """Labels of other defenses with the same result, as far as the measure depends on them, with their sweeps."""
     configuration: dict[str, Any]
+    """Everything that determines the result: parts with their parameters, and the seed."""
     status: Literal["done", "failed"]
+    """Whether the cell finished or failed."""
     error: str = ""
+    """Reason of a failure."""
     metrics: dict[str, bool | float | list[float | None] | None] = {}
+    """Values by name of the metric."""
     facts: dict[str, Any] = {}
+    """Facts that tables use, and flags for readers."""
     history: list[dict[str, Any]] = []
+    """One item per round or step."""
     seconds: dict[str, float] = {}
+    """Seconds by phase of the cell."""
     arrays: str = Field("", pattern=r"^([0-9a-f]{64})?$")
     """Digest of its file of arrays, if there is one."""
     manifest: dict[str, Any]
+    """Versions, commit, processor, threads and plugins."""
     _packed: bytes = PrivateAttr(b"")
 
     @model_validator(mode="after")

@@ -25,12 +25,19 @@ MOST = 10**12
 """Highest count."""
 
 Number = Annotated[float, Ge(-LARGEST), Le(LARGEST)]
+"""A finite number."""
 Positive = Annotated[float, Gt(0), Le(LARGEST)]
+"""A number above 0."""
 NotNegative = Annotated[float, Ge(0), Le(LARGEST)]
+"""A number from 0."""
 Count = Annotated[int, Ge(0), Le(MOST)]
+"""A whole number from 0."""
 PositiveCount = Annotated[int, Ge(1), Le(MOST)]
+"""A whole number from 1."""
 Share = Annotated[float, Ge(0), Le(1)]
+"""A number from 0 to 1."""
 Text = Annotated[str, Field(max_length=10_000)]
+"""A text of at most 10,000 characters."""
 
 
 class RecordFields(BaseModel):
