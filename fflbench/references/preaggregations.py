@@ -93,7 +93,7 @@ def _largest_f(n: int) -> int:
 
 NNM = Reference(
     "nnm",
-    "Allouah et al., NNM for optimal Byzantine ML under heterogeneity, AISTATS 2023",
+    "Allouah et al., A recipe for optimal Byzantine ML under heterogeneity, AISTATS 2023",
     nnm,
     (
         Variant(
