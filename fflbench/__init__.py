@@ -3,19 +3,26 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fflbench.aggregation import aggregate
+    from fflbench.aggregation import Aggregator, aggregate
     from fflbench.execution.run_suite import run
-    from fflbench.records import load
+    from fflbench.poisoned_updates import poison
+    from fflbench.report.loaded_records import load
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "aggregate", "load", "run"]
+__all__ = ["Aggregator", "__version__", "aggregate", "load", "poison", "run"]
 
-_MODULES = {"aggregate": "fflbench.aggregation", "load": "fflbench.records", "run": "fflbench.execution.run_suite"}
+_MODULES = {
+    "Aggregator": "fflbench.aggregation",
+    "aggregate": "fflbench.aggregation",
+    "load": "fflbench.report.loaded_records",
+    "poison": "fflbench.poisoned_updates",
+    "run": "fflbench.execution.run_suite",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public function on first use, since `fflbench --help` needs none of them."""
+    """Import a public name on first use, since `fflbench --help` needs none of them."""
     if name in _MODULES:
         import importlib
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fflbench import __version__, cli_enter, cli_options
+from fflbench import __version__, cli_check, cli_enter, cli_options
 from fflbench.cli_options import DataDir, ListedKind, NewKind, Out, Plugins, load_plugins
 from fflbench.exit_codes import errors_as_exit_codes
 from fflbench.registry import Kind
@@ -319,6 +319,9 @@ def attack_command(
     if result.quality:
         typer.echo(f"psnr, dB: {', '.join(f'{value:.1f}' for value in result.quality.psnr)}")
     typer.echo(f"{result.seconds:.1f} s; in {out}: {', '.join(files)}", err=True)
+
+
+app.command("check")(cli_check.check_command)
 
 
 @app.command("show")

@@ -2,12 +2,15 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +20,7 @@ from fflbench.data.cache import NotPreparedError, is_prepared, loading_only_prep
 from fflbench.data.datasets import DATASETS
 from fflbench.errors import error_in_one_line
 from fflbench.federation import Rows, chain
+from fflbench.math_as_text import math_as_text
 from fflbench.plugin_parameters import Parameter, format_value
 from fflbench.progress import track_progress
 from fflbench.registry import CHAINED, Entry, Kind
@@ -24,6 +28,11 @@ from fflbench.tasks import Task
 from fflbench.terminal import console
 
 Columns: TypeAlias = dict[str, Callable[[Entry], str]]
+
+PARAMETERS = "parameters"
+"""Title of the column of parameters."""
+NARROW = 120
+"""Width of a terminal below which entries are printed one below the other."""
 
 
 def print_plugins(kind: Kind, *, as_json: bool) -> list[str]:
@@ -35,13 +44,50 @@ def print_plugins(kind: Kind, *, as_json: bool) -> list[str]:
     elif not entries:
         console(sys.stderr).print(f"No {kind.plural} are registered.")
     else:
-        columns = COLUMNS[kind]
-        table = _make_table(*columns)
-        for entry in track_progress(entries, "Counting parameters") if kind is Kind.TASK else entries:
-            # Text, so that no plugin's name or docstring is read as markup.
-            table.add_row(*(Text(_cell_text(column, entry, problems)) for column in columns.values()))
-        _wide_console().print(table)
+        columns, shared = COLUMNS[kind], _shared_parameters(entries) if PARAMETERS in COLUMNS[kind] else []
+        rows = [
+            [_cell_text(title, column, entry, shared, problems) for title, column in columns.items()]
+            for entry in (track_progress(entries, "Counting parameters") if kind is Kind.TASK else entries)
+        ]
+        out = _wide_console()
+        if out.width < NARROW:
+            _print_paragraphs(out, list(columns), rows)
+        else:
+            table = _make_table(*columns)
+            for row in rows:
+                # Text, so that no plugin's name or docstring is read as markup.
+                table.add_row(*map(Text, row))
+            out.print(table)
+        for line in shared:
+            out.print(Text(math_as_text(f"All {kind.plural}, unless listed otherwise: {line}")))
     return problems
+
+
+def _print_paragraphs(out: Console, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows one below the other, for terminals in which the columns of a table would be too narrow to read."""
+    for name, description, *others in rows:
+        out.print(Text(" ".join(name.split()), style="bold"))
+        out.print(Padding(Text(description), (0, 0, 0, 2)))
+        for title, text in zip(titles[2:], others, strict=True):
+            # Parameters, and whatever else has several lines, stand below their title.
+            in_lines = title == PARAMETERS or "\n" in text
+            if text:
+                out.print(Padding(Text(f"{title}:" if in_lines else f"{title}: {text}"), (0, 0, 0, 2)))
+            for line in text.splitlines() if in_lines else ():
+                out.print(Padding(Text(line), (0, 0, 0, 4)))
+        out.print()
+
+
+def _shared_parameters(entries: Sequence[Entry]) -> list[str]:
+    """Return the parameters that all of several entries have, as tables list them, with their most common defaults."""
+    listed = [_call_plugin_code(partial(_parameters_by_name, entry), entry, []) or {} for entry in entries]
+    shared = []
+    for name, first in listed[0].items() if len(listed) > 1 else ():
+        all_of_name = [own[name] for own in listed if name in own]
+        alike = [each for each in all_of_name if (each.type, each.meaning) == (first.type, first.meaning)]
+        if len(alike) == len(listed):
+            shared.append(Counter(_parameter_line(name, each) for each in alike).most_common(1)[0][0])
+    return shared
 
 
 def _entries_to_list(kind: Kind) -> list[Entry]:
@@ -60,8 +106,8 @@ def entry_as_dict(entry: Entry, problems: list[str]) -> dict[str, Any]:
         "kind": entry.kind,
         "name": entry.name,
         "title": entry.title,
-        "summary": entry.summary,
-        "citation": entry.citation,
+        "summary": math_as_text(entry.summary),
+        "citation": math_as_text(entry.citation),
         "version": entry.version,
         "parameters": [_parameter_as_dict(name, parameter) for name, parameter in own.items()],
         "file": str(entry.file),
@@ -90,7 +136,7 @@ def _parameter_as_dict(name: str, parameter: Parameter) -> dict[str, Any]:
         "type": parameter.type,
         "required": parameter.required,
         "default": None if parameter.required else parameter.default,
-        "meaning": parameter.meaning,
+        "meaning": math_as_text(parameter.meaning),
     }
 
 
@@ -122,8 +168,12 @@ def _call_plugin_code(work: Callable[[], Any], entry: Entry, problems: list[str]
         return None
 
 
-def _cell_text(column: Callable[[Entry], str], entry: Entry, problems: list[str]) -> str:
-    return _call_plugin_code(lambda: column(entry), entry, problems) or ""
+def _cell_text(
+    title: str, column: Callable[[Entry], str], entry: Entry, shared: Collection[str], problems: list[str]
+) -> str:
+    """Return the text of a cell, without the parameters that are listed once for all entries."""
+    text: str = _call_plugin_code(lambda: column(entry), entry, problems) or ""
+    return math_as_text("\n".join(line for line in text.split("\n") if title != PARAMETERS or line not in shared))
 
 
 def _name_text(entry: Entry) -> str:
@@ -150,8 +200,12 @@ def _parameters_by_name(entry: Entry) -> dict[str, Parameter]:
 
 
 def _parameters_text(entry: Entry) -> str:
-    own = {name: replace(parameter, name=name) for name, parameter in _parameters_by_name(entry).items()}
-    return "\n".join(f"{parameter}: {parameter.meaning}" for parameter in own.values())
+    return "\n".join(_parameter_line(name, each) for name, each in _parameters_by_name(entry).items())
+
+
+def _parameter_line(name: str, parameter: Parameter) -> str:
+    """Return a parameter as tables list it, by the name that sets it."""
+    return f"{replace(parameter, name=name)}: {' '.join(parameter.meaning.split())}"
 
 
 def _tolerance_text(entry: Entry) -> str:
@@ -225,7 +279,7 @@ ATTACK_COLUMNS: Columns = {
     "attack": _name_text,
     "what it does": _description_text,
     "must know": _knowledge_text,
-    "parameters": _parameters_text,
+    PARAMETERS: _parameters_text,
 }
 
 COLUMNS: dict[Kind, Columns] = {
@@ -236,25 +290,25 @@ COLUMNS: dict[Kind, Columns] = {
         "what it does": _description_text,
         "made of": _parts_text,
         "tolerates": _tolerance_text,
-        "parameters": _parameters_text,
+        PARAMETERS: _parameters_text,
     },
     Kind.RULE: {
         "rule": _name_text,
         "what it does": _description_text,
         "tolerates": _tolerance_text,
-        "parameters": _parameters_text,
+        PARAMETERS: _parameters_text,
     },
     Kind.PREAGGREGATION: {
         "pre-aggregation": _name_text,
         "what it does": _description_text,
         "tolerates": _tolerance_text,
-        "parameters": _parameters_text,
+        PARAMETERS: _parameters_text,
     },
     Kind.TRANSPORT: {
         "transport": _name_text,
         "what it does": _description_text,
         "the server sees": lambda entry: ROWS[entry.target.rows],
-        "parameters": _parameters_text,
+        PARAMETERS: _parameters_text,
         "deviations": lambda entry: (
             "\n".join(f"{each}: {each.meaning}" for each in _deviation_parameters(entry)) or "none"
         ),
@@ -277,7 +331,7 @@ COLUMNS: dict[Kind, Columns] = {
     },
     Kind.ENGINE: _title_columns("engine"),
     Kind.EXECUTOR: _title_columns("executor"),
-    Kind.MEASURE: {"measure": _name_text, "what it measures": _description_text, "parameters": _parameters_text},
+    Kind.MEASURE: {"measure": _name_text, "what it measures": _description_text, PARAMETERS: _parameters_text},
     Kind.SUITE: _title_columns("suite"),
 }
 

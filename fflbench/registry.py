@@ -224,7 +224,7 @@ def load_named(plugins: Iterable[str]) -> tuple[Failure, ...]:
 def _import_plugin(plugin: str) -> Iterator[Failure]:
     name = plugin
     try:
-        name = _module_name_of_file(plugin) if plugin.endswith(".py") else plugin
+        name = module_name_of_file(plugin) if plugin.endswith(".py") else plugin
         module = _import_file(name, Path(plugin)) if name != plugin else importlib.import_module(name)
     except DuplicateNameError:
         raise
@@ -250,7 +250,8 @@ def _import_plugin(plugin: str) -> Iterator[Failure]:
             yield from _import_plugin(f"{name}.{each}")
 
 
-def _module_name_of_file(file: str) -> str:
+def module_name_of_file(file: str) -> str:
+    """Return the name under which a plugin's file is imported."""
     return f"fflbench_plugin_{re.sub(r'[^0-9a-zA-Z]', '_', str(Path(file).resolve()))}"
 
 

@@ -22,7 +22,7 @@ from fflbench.execution.run_options import Options
 from fflbench.execution.run_status import RunStatus
 from fflbench.progress import no_progress
 from fflbench.records.record import Record
-from fflbench.records.store import Store, load, write_atomically
+from fflbench.records.store import Store, read_all_records, write_atomically
 from fflbench.report import run_report
 from fflbench.report.all_tables import build_board
 from fflbench.report.table_model import Board
@@ -148,7 +148,7 @@ def print_status(folder: Path, *, as_json: bool, write: Callable[[str], None] = 
     # The lock is checked first: a run that ends in between has then written its final status.
     runs = [(each, Store(each).in_use, run_status.read_run_status(each)) for each in folders]
     if not any(now for _, _, now in runs):
-        count = len(load(folder))
+        count = sum(1 for _ in read_all_records(folder))
         what = f"{count_with_noun(count, 'record')}, but no status of a run" if count else "no run and no record"
         raise RecordError(f"{folder} holds {what}")
     for each, in_use, now in runs:

@@ -11,11 +11,12 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = {"fflbench": ROOT / "fflbench", "fflbench.attacks": ROOT / "attacks", "fflbench.defenses": ROOT / "defenses"}
 
 LAYERS = (
-    ("errors", "types", "attacker_tolerance", "safe_texts", "metrics", "source_digest"),
+    ("errors", "types", "attacker_tolerance", "math_as_text", "safe_texts", "metrics", "source_digest", "references"),
     ("randomness", "terminal", "untrusted_files", "plugin_parameters"),
     ("progress",),
     ("arrays", "registry"),
-    ("registration", "exit_codes", "cli_options"),
+    ("registration", "exit_codes", "cli_options", "function_calls"),
+    ("comparison",),
     ("data",),
     ("tasks.task",),
     ("tasks",),
@@ -35,8 +36,8 @@ LAYERS = (
     ("suites",),
     ("execution",),
     ("aggregation", "conformance", "list_plugins_and_datasets", "make_leaderboard", "new_plugin", "run_and_report"),
-    ("enter_leaderboard",),
-    ("cli_enter",),
+    ("check_plugins", "enter_leaderboard", "poisoned_updates"),
+    ("cli_check", "cli_enter"),
     ("cli", "templates"),
     ("__main__",),
 )

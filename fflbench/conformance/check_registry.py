@@ -41,10 +41,10 @@ class Check:
             raise NotCheckedError(f"{entry} cannot be checked, since its parameter {required[0]} has no default")
         try:
             self.function(entry)
-        except (ConformanceError, NotCheckedError):
+        except (ConformanceError, NotCheckedError, KeyboardInterrupt):
             raise
         # Foreign code may raise anything, sys.exit() included.
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise ConformanceError(self._error_message(entry, error)) from error
 
     def _error_message(self, entry: Entry, error: BaseException) -> str:

@@ -20,10 +20,10 @@ from fflbench.execution.prepare_data_and_estimate import prepare_data_and_estima
 from fflbench.execution.progress_display import open_display
 from fflbench.execution.run_options import LOCAL, Options
 from fflbench.execution.run_status import StatusTracker
-from fflbench.records.record import Records
 from fflbench.records.store import Store
 from fflbench.records.validation import LONGEST_TITLE
 from fflbench.registry import Kind
+from fflbench.report.loaded_records import Records
 from fflbench.safe_texts import count_with_noun
 from fflbench.suites.cell import Cell
 from fflbench.tasks import Task

@@ -15,6 +15,7 @@ from fflbench.arrays.columns import Columns, update_tensors
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
 from fflbench.federation.views import read_only
+from fflbench.randomness import stream
 from fflbench.tasks import Task
 from fflbench.types import Indices, Labels, Matrix, Vector
 
@@ -273,3 +274,66 @@ class Attack:
         It depends on parameters, test set and task alone: it is called without `begin`, also where nobody attacks.
         """
         return None
+
+
+def poison_rows(
+    attack: Attack,
+    updates: Matrix,
+    *,
+    selected: Indices,
+    attackers: Indices,
+    round: int,
+    weights: Vector,
+    columns: Columns,
+    task: Task,
+    seed: int,
+    simulate: Callable[[Matrix], Vector | None],
+) -> None:
+    """Replace the attackers' rows among those of the selected participants by poisoned ones.
+
+    All at once for an attack that declares "attackers' updates", else one attacker at a time. `simulate` returns the
+    aggregate of a matrix with one row for each of the selected, or None where the server would keep its model.
+    """
+    hostile = np.isin(selected, attackers)
+    rows, knows = np.flatnonzero(hostile), attack.knows
+    honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
+    groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
+
+    def simulate_group(group: Indices, rows: Matrix, estimate: Matrix | None) -> Vector | None:
+        """Return the aggregate if the attackers at `group` sent these rows, by their estimate of others if given."""
+        sent = np.empty((len(selected), rows.shape[1]), np.float32)
+        if estimate is None:
+            # Attackers who do not know each other's updates assume that the others send the mean.
+            sent[:] = (honest if len(honest) else rows).mean(0)
+            sent[~hostile] = honest
+        else:
+            sent[np.setdiff1d(np.arange(len(selected)), group)] = estimate
+        sent[group] = rows
+        return simulate(sent)
+
+    for group in filter(len, groups):
+        declared: dict[str, Any] = {}
+        if "honest updates" in knows:
+            declared["honest updates"] = read_only(honest)
+        if "defense" in knows:
+            declared["defense"] = functools.partial(simulate_group, group)
+        known = Known(
+            round=round,
+            weights=read_only(weights),
+            participants=selected[group],
+            selected=len(selected),
+            updates=updates[group],
+            columns=columns,
+            task=task,
+            rng=stream(seed, "attack", round, *map(int, selected[group])),
+            declared=declared,
+        )
+        poisoned = attack.poison_updates(known)
+        if getattr(poisoned, "shape", None) != known.updates.shape:
+            raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
+        updates[group] = poisoned
+
+
+def simulation_seed(seed: int, round: int) -> int:
+    """Return the seed of a defense's copies in a round, the same for all of them."""
+    return int(stream(seed, "simulation", round).integers(2**63))

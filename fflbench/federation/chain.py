@@ -254,7 +254,7 @@ class Chain:
         return change
 
     def _deliver(self, transcript: Transcript, feedback: Any) -> None:
-        _check_feedback(feedback, self.setting.participants)
+        check_feedback(feedback, self.setting.participants)
         self.transport.deliver(transcript, feedback)
 
     def report(self, transcript: Transcript) -> dict[str, Any]:
@@ -328,7 +328,8 @@ def _check_view(transcript: Any, transport: Transport) -> None:
             raise ParameterError(f"{name}.transmit: a server's view must have {what} for each of its {n} rows")
 
 
-def _check_feedback(feedback: Any, participants: int) -> None:
+def check_feedback(feedback: Any, participants: int) -> None:
+    """Raise an error for feedback that is not numbers by participants."""
     numbered = isinstance(feedback, Mapping) and all(
         isinstance(who, int | np.integer) and 0 <= who < participants and isinstance(value, Real)
         for who, value in feedback.items()

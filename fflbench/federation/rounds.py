@@ -22,7 +22,7 @@ from fflbench.arrays.threads import one_thread
 from fflbench.data import Examples
 from fflbench.engines.flat_model import FlatModel
 from fflbench.errors import ParameterError
-from fflbench.federation.attack import Attack, AttackSetting, Goal, Known, checked_goal
+from fflbench.federation.attack import Attack, AttackSetting, Goal, checked_goal, poison_rows, simulation_seed
 from fflbench.federation.chain import Chain
 from fflbench.federation.evaluation import Evaluation
 from fflbench.federation.participants import Participants
@@ -151,45 +151,22 @@ class Federation:
     @timed
     def poison(self, selected: Indices, updates: Matrix) -> None:
         """Replace the attackers' rows by poisoned ones."""
-        hostile = np.isin(selected, self.attackers)
-        rows, knows = np.flatnonzero(hostile), self.attack.knows
-        honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
-        groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
-        for group in filter(len, groups):
-            declared: dict[str, Any] = {}
-            if "honest updates" in knows:
-                declared["honest updates"] = read_only(honest)
-            if "defense" in knows:
-                declared["defense"] = functools.partial(self._simulate, selected, group, read_only(honest))
-            known = Known(
-                round=self.round,
-                weights=read_only(self.weights),
-                participants=selected[group],
-                selected=len(selected),
-                updates=updates[group],
-                columns=self.model.columns,
-                task=self.task,
-                rng=stream(self.seed, "attack", self.round, *map(int, selected[group])),
-                declared=declared,
-            )
-            poisoned = self.attack.poison_updates(known)
-            if getattr(poisoned, "shape", None) != known.updates.shape:
-                raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
-            updates[group] = poisoned
+        poison_rows(
+            self.attack,
+            updates,
+            selected=selected,
+            attackers=self.attackers,
+            round=self.round,
+            weights=self.weights,
+            columns=self.model.columns,
+            task=self.task,
+            seed=self.seed,
+            simulate=functools.partial(self._simulate, selected),
+        )
 
-    def _simulate(
-        self, selected: Indices, group: Indices, true_honest: Matrix, rows: Matrix, honest: Matrix | None
-    ) -> Vector | None:
-        """Return the aggregate if the attackers at `group` sent these rows; `honest` is their estimate of others."""
-        updates = np.empty((len(selected), rows.shape[1]), np.float32)
-        if honest is None:
-            # Attackers who do not know each other's updates assume that the others send the mean.
-            updates[:] = (true_honest if len(true_honest) else rows).mean(0)
-            updates[~np.isin(selected, self.attackers)] = true_honest
-        else:
-            updates[np.setdiff1d(np.arange(len(selected)), group)] = honest
-        updates[group] = rows
-        twin = self.defense.simulation_copy(int(stream(self.seed, "simulation", self.round).integers(2**63)))
+    def _simulate(self, selected: Indices, updates: Matrix) -> Vector | None:
+        """Return the aggregate if the selected participants sent these rows, or None where the model would be kept."""
+        twin = self.defense.simulation_copy(simulation_seed(self.seed, self.round))
         change = self._model_change(twin, self._transmit_with(twin, selected, updates))
         return None if isinstance(change, str) else change
 

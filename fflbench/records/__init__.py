@@ -1,6 +1,6 @@
 """Records: results of cells, and the folders that hold them."""
 
-from fflbench.records.record import Record, Records
-from fflbench.records.store import Store, load
+from fflbench.records.record import Record
+from fflbench.records.store import Store
 
-__all__ = ["Record", "Records", "Store", "load"]
+__all__ = ["Record", "Store"]

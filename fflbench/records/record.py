@@ -171,27 +171,3 @@ class Record(BaseModel):
     def reproducible_content(self) -> dict[str, Any]:
         """Return the content that repeats to the bit, unless it measures time: no timings, manifest or title."""
         return self.model_dump(exclude={"seconds", "manifest", "title"})
-
-
-class Records(list[Record]):
-    """List of records, with a pandas frame where pandas is installed."""
-
-    def frame(self) -> Any:
-        """Return a data frame, one row per record: its suite, labels, seed, status and metrics."""
-        try:
-            import pandas as pd  # type: ignore[import-untyped, unused-ignore]
-        except ImportError as error:
-            raise RecordError("a frame needs pandas: pip install pandas") from error
-
-        rows = [
-            {
-                "id": record.id,
-                "suite": record.suite,
-                **record.labels,
-                "seed": record.configuration["seed"],
-                "status": record.status,
-                **record.metrics,
-            }
-            for record in self
-        ]
-        return pd.DataFrame(rows)

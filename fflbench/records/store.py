@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from fflbench.errors import RecordError
 from fflbench.records import jsonl_file, npz_file, validation
 from fflbench.records.npz_file import Arrays, arrays_digest, unpack_arrays
-from fflbench.records.record import LARGEST, Record, Records
+from fflbench.records.record import LARGEST, Record
 from fflbench.untrusted_files import read_bytes
 
 
@@ -130,21 +130,16 @@ def read_record(path: Path, *, digest_required: bool = False) -> Record:
     return record
 
 
-def load(folder: str | Path) -> Records:
-    """Return all records under a folder; damaged ones are reported by a warning and left out."""
-    root = Path(folder)
+def read_all_records(root: Path) -> Iterator[tuple[Path, Record]]:
+    """Yield all records under a folder with their files; damaged ones are reported by a warning and left out."""
     if not os.path.isdir(root):  # noqa: PTH112 (a name too long for a folder is none)
         raise RecordError(f"there is no folder {root}")
-    return Records(_read_all_records(root))
-
-
-def _read_all_records(root: Path) -> Iterator[Record]:
     for file in record_files(root):
         if file.name == jsonl_file.FILE:
-            yield from _read_packed_records(file)
+            yield from ((file, record) for record in _read_packed_records(file))
             continue
         try:
-            yield read_record(file)
+            yield file, read_record(file)
         except RecordError as error:
             warnings.warn(f"{error}; it is left out", stacklevel=3)
 

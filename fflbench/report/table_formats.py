@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fflbench.report.table_model import OTHER_PROCESSOR, Board, Column, Mark, Row, Table, TableCell
+from fflbench.report.table_model import OTHER_PROCESSOR, Board, Table
 from fflbench.safe_texts import csv_text, to_printable_line
 
 
@@ -21,13 +21,10 @@ def print_tables(tables: Sequence[Table], console: Console) -> None:
             drawn.add_column(Text(column.title), justify="right", overflow="fold")
         for row in table.rows:
             cells = [
-                Text(
-                    _apply_mark(_cell_text(table, column, cell), cell.mark, "{}"),
-                    style="bold" if cell.mark == "best" else "",
-                )
+                Text(cell.apply_mark(table.cell_text(column, cell), "{}"), style="bold" if cell.mark == "best" else "")
                 for column, cell in zip(table.columns, row.cells, strict=True)
             ]
-            drawn.add_row(*map(Text, _row_keys_with_flag_numbers(table, row)), *cells)
+            drawn.add_row(*map(Text, table.keys_with_flag_numbers(row)), *cells)
         console.print(drawn)
         for note in table.footnotes:
             console.print(Text(note, style="dim"))
@@ -42,10 +39,10 @@ def to_markdown(table: Table) -> str:
     lines.append("|" + "---|" * len(table.keys) + "---:|" * len(table.columns))
     for row in table.rows:
         cells = [
-            _apply_mark(escape_markdown(_cell_text(table, column, cell)), cell.mark, "**{}**")
+            cell.apply_mark(escape_markdown(table.cell_text(column, cell)), "**{}**")
             for column, cell in zip(table.columns, row.cells, strict=True)
         ]
-        lines.append(f"| {' | '.join([*map(escape_markdown, _row_keys_with_flag_numbers(table, row)), *cells])} |")
+        lines.append(f"| {' | '.join([*map(escape_markdown, table.keys_with_flag_numbers(row)), *cells])} |")
     lines += ["", *(line for note in table.footnotes for line in (escape_markdown(note), ""))]
     return "\n".join(lines)
 
@@ -78,12 +75,12 @@ def to_latex(table: Table) -> str:
     ]
     for row in table.rows:
         cells = [
-            _apply_mark(_escape_latex(_cell_text(table, column, cell)), cell.mark, "\\textbf{{{}}}")
+            cell.apply_mark(_escape_latex(table.cell_text(column, cell)), "\\textbf{{{}}}")
             for column, cell in zip(table.columns, row.cells, strict=True)
         ]
         # Braces, since a bracket after a line's end would be taken for its option.
         keys = [f"{{{_escape_latex(key)}}}" for key in row.keys]
-        if places := _flag_numbers(table, row):
+        if places := table.flag_numbers(row):
             keys[-1] += f"$^{{{','.join(map(str, places))}}}$"
         lines.append(f"{' & '.join([*keys, *cells])} \\\\")
     lines += ["\\bottomrule", "\\end{tabular}"]
@@ -102,27 +99,6 @@ def escape_markdown(text: str) -> str:
     for character in "\\`*_{}[]<>()#+!|~&$":
         text = text.replace(character, f"\\{character}")
     return to_printable_line(text)
-
-
-def _row_keys_with_flag_numbers(table: Table, row: Row) -> list[str]:
-    """Return the texts that name a row, the last with the numbers of its flags."""
-    flags = "".join(f" ⚑{place}" for place in _flag_numbers(table, row))
-    return [*row.keys[:-1], f"{row.keys[-1]}{flags}"]
-
-
-def _flag_numbers(table: Table, row: Row) -> list[int]:
-    flags = table.flags
-    return [flags.index(flag) + 1 for flag in row.flags]
-
-
-def _cell_text(table: Table, column: Column, cell: TableCell) -> str:
-    """Return a cell as displayed, with the mark of another processor, if any."""
-    text = cell.display_text(column)
-    return f"{text} {table.other_processors[cell.other_processor]}" if cell.other_processor else text
-
-
-def _apply_mark(text: str, mark: Mark, bold: str) -> str:
-    return bold.format(text) if mark == "best" else f"= {text}" if mark == "tied" else text
 
 
 LATEX = {

@@ -1,5 +1,6 @@
 """The table model of runs and leaderboards: columns, cells with intervals, rows with flags."""
 
+import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from fflbench.metrics import LARGEST, Metric
 from fflbench.records.record import Record
 from fflbench.report.statistics import BySeed, Estimate, best_and_tied, format_number
+from fflbench.safe_texts import to_printable_line
 
 Mark = Literal["", "best", "tied"]
 OVERALL = "All together"
@@ -24,6 +26,11 @@ ROUNDING = 1e-9
 def round_to_twelve_digits(value: float) -> float:
     """Return a number without its last digits, in which libraries may differ."""
     return float(f"{value:.12g}")
+
+
+def escape_html(text: str) -> str:
+    """Return text from plugins and suites in one line, escaped so that HTML shows it literally."""
+    return html.escape(to_printable_line(text))
 
 
 class _Model(BaseModel):
@@ -137,6 +144,10 @@ class TableCell(_Model):
         inside = ", ".join(filter(None, (interval, self.note)))
         return f"{text} ({inside})" if inside else text
 
+    def apply_mark(self, text: str, bold: str) -> str:
+        """Return its text with its mark: best as `bold` formats it, tied with an equals sign."""
+        return bold.format(text) if self.mark == "best" else f"= {text}" if self.mark == "tied" else text
+
 
 class Row(_Model):
     """A row of a table, with its warnings."""
@@ -217,11 +228,26 @@ class Table(_Model):
         """All flags of its rows, each once; a row refers to them by their numbers."""
         return list(dict.fromkeys(flag for row in self.rows for flag in row.flags))
 
+    def flag_numbers(self, row: Row) -> list[int]:
+        """Return the numbers of a row's flags in the footnotes."""
+        flags = self.flags
+        return [flags.index(flag) + 1 for flag in row.flags]
+
+    def keys_with_flag_numbers(self, row: Row) -> list[str]:
+        """Return the texts that name a row, the last with the numbers of its flags."""
+        flags = "".join(f" ⚑{place}" for place in self.flag_numbers(row))
+        return [*row.keys[:-1], f"{row.keys[-1]}{flags}"]
+
     @property
     def other_processors(self) -> dict[str, str]:
         """Marks of cells that were measured on other processors than the rest, by processor."""
         names = dict.fromkeys(cell.other_processor for row in self.rows for cell in row.cells if cell.other_processor)
         return {name: "†" if place == 1 else f"†{place}" for place, name in enumerate(names, start=1)}
+
+    def cell_text(self, column: Column, cell: TableCell) -> str:
+        """Return a cell as displayed, with the mark of another processor, if any."""
+        text = cell.display_text(column)
+        return f"{text} {self.other_processors[cell.other_processor]}" if cell.other_processor else text
 
     @property
     def processor_notes(self) -> list[str]:
@@ -233,6 +259,30 @@ class Table(_Model):
         """Flags with their numbers, marks of other processors, then notes."""
         flags = (f"⚑{place} {flag}" for place, flag in enumerate(self.flags, start=1))
         return [*flags, *self.processor_notes, *self.notes]
+
+    def _repr_html_(self) -> str:
+        """Return the table as notebooks show it: best in bold, ties with an equals sign."""
+        left, right = ' style="text-align: left"', ' style="text-align: right"'
+        heads = [f"<th{left}>{escape_html(key)}</th>" for key in self.keys]
+        heads += [
+            f'<th{right} title="{escape_html(column.meaning)}">{escape_html(column.title)}</th>'
+            for column in self.columns
+        ]
+        rows = []
+        for row in self.rows:
+            cells = [f'<th scope="row"{left}>{escape_html(key)}</th>' for key in self.keys_with_flag_numbers(row)]
+            cells += [
+                f"<td{right}>{cell.apply_mark(escape_html(self.cell_text(column, cell)), '<b>{}</b>')}</td>"
+                for column, cell in zip(self.columns, row.cells, strict=True)
+            ]
+            rows.append(f"<tr>{''.join(cells)}</tr>")
+        notes = "<br>".join(map(escape_html, self.footnotes))
+        # Names may hold dollar signs, which notebooks would take for formulas.
+        return (
+            f'<div class="tex2jax_ignore mathjax_ignore"><p><b>{escape_html(self.title)}</b></p>'
+            f"<table><thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"{f'<p><small>{notes}</small></p>' if notes else ''}</div>"
+        )
 
 
 class Board(_Model):

@@ -1,11 +1,13 @@
-"""Each pre-aggregation against its definition, written slowly and in double precision, and chains against hand work."""
+"""Each pre-aggregation against its reference, each reference against something else, and chains against hand work."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.neighbors import NearestNeighbors
 
 from fflbench import aggregate, registry
 from fflbench.arrays.columns import Columns
@@ -13,6 +15,7 @@ from fflbench.arrays.kernels import squared_distances
 from fflbench.errors import ParameterError
 from fflbench.federation import Setting, View, chain
 from fflbench.plugin import preaggregation, rule
+from fflbench.references.preaggregations import arc, bucketing, clipping, nnm, nnm_choices
 from fflbench.registry import Kind
 from tests.strategies import matrices, normal_matrices
 
@@ -53,25 +56,29 @@ def small_integers(n, d):
 # Nearest neighbours
 
 
-def slow_nnm(updates, f):
-    rows, made = updates.astype(np.float64), []
-    for k, own in enumerate(rows):
-        distances = [math.fsum((own - other) ** 2) for other in rows]
-        order = sorted(range(len(rows)), key=lambda j: (j != k, distances[j], j))
-        made.append(rows[order[: len(rows) - f]].mean(0))
-    return np.array(made)
-
-
-@given(small_integers(st.integers(1, 9), st.integers(0, 5)), st.data())
-def test_nnm_takes_the_mean_of_the_nearest_itself_first_and_then_in_the_order_of_rows(updates, data):
+@given(
+    small_integers(st.integers(1, 9), st.integers(0, 5)) | normal_matrices(st.integers(1, 9), st.integers(1, 12)),
+    st.data(),
+)
+def test_nnm_is_its_reference(updates, data):
     f = data.draw(st.integers(0, (len(updates) - 1) // 2))
-    close(after("nnm", updates, f=f).rows, slow_nnm(updates, f), updates)
+    allowed = nnm_choices(updates.tolist(), len(updates) - f)
+    for row, choices in zip(after("nnm", updates, f=f).rows, allowed, strict=True):
+        assert min(np.abs(row - np.array(each)).max(initial=0) for each in choices) <= 1e-5
 
 
-@given(normal_matrices(st.integers(1, 9), st.integers(1, 12)), st.data())
-def test_nnm_of_rows_without_ties_is_the_definition(updates, data):
-    f = data.draw(st.integers(0, (len(updates) - 1) // 2))
-    close(after("nnm", updates, f=f).rows, slow_nnm(updates, f), updates)
+@given(normal_matrices(st.integers(2, 9), st.integers(1, 9)), st.data())
+def test_the_reference_of_nnm_takes_the_neighbours_that_scikit_learn_finds(updates, data):
+    count = data.draw(st.integers(1, len(updates)))
+    rows = updates.astype(np.float64)
+    near = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(rows).kneighbors(rows, return_distance=False)
+    np.testing.assert_allclose([each[0] for each in nnm_choices(rows.tolist(), count)], rows[near].mean(1), atol=1e-9)
+
+
+def test_nnm_takes_ties_in_the_order_of_rows():
+    assert after("nnm", np.array([[0], [1], [-1]], np.float32), f=1).rows.tolist() == [[0.5], [0.5], [-0.5]]
+    assert after("nnm", np.array([[0], [-1], [1]], np.float32), f=1).rows.tolist() == [[-0.5], [-0.5], [0.5]]
+    assert list(nnm([[0.0], [1.0], [-1.0]], 1)) == [[[0.5], [0.5], [-0.5]], [[-0.5], [0.5], [-0.5]]]
 
 
 @given(normal_matrices(st.integers(3, 10), st.integers(1, 8)), st.data())
@@ -114,14 +121,25 @@ def test_nnm_leaves_a_huge_row_out_of_all_others():
 
 
 @given(small_integers(st.integers(1, 11), st.integers(0, 4)), st.integers(1, 12), st.integers(0, 2**32))
-def test_buckets_are_means_of_s_consecutive_rows_of_a_permutation(updates, s, seed):
+def test_bucketing_is_its_reference_for_the_permutation_that_is_drawn(updates, s, seed):
     n = len(updates)
     order = np.random.default_rng(seed).permutation(n)
-    shuffled = updates[order].astype(np.float64)
-    wanted = [shuffled[start : start + s].mean(0) for start in range(0, n, s)]
+    (wanted,) = bucketing(updates.tolist(), s, order.tolist())
     view = after("bucketing", updates, seed=seed, s=s)
     assert len(view.rows) == math.ceil(n / s)
     close(view.rows, wanted, updates)
+
+
+def test_without_a_permutation_the_reference_of_bucketing_gives_all_of_them():
+    """Five rows fall into two pairs and a single one in 5! / (2! 2!) ways, in their order."""
+    rows = np.eye(5)
+    found = {tuple(map(tuple, each)) for each in bucketing(rows.tolist())}
+    shuffled = {
+        tuple(map(tuple, [rows[[a, b]].mean(0), rows[[c, d]].mean(0), rows[e]]))
+        for a, b, c, d, e in permutations(range(5))
+    }
+    assert found == shuffled
+    assert len(found) == 30
 
 
 @given(normal_matrices(st.integers(1, 6).map(lambda half: 2 * half), st.integers(1, 9)), st.integers(0, 9))
@@ -154,21 +172,13 @@ def test_buckets_change_from_round_to_round_and_repeat_with_the_seed():
 # Clipping
 
 
-def slow_clipping(updates, bound):
-    made = []
-    for row in updates.astype(np.float64):
-        norm = math.sqrt(math.fsum(row**2))
-        made.append(row if norm <= bound else row * (bound / norm))
-    return np.array(made).reshape(updates.shape)
-
-
 @given(
     small_integers(st.integers(1, 9), st.integers(0, 5)) | normal_matrices(st.integers(1, 9), st.integers(1, 9)),
     st.floats(0.01, 10),
 )
-def test_clipping_scales_long_rows_down_to_the_bound_and_leaves_the_others(updates, bound):
+def test_clipping_is_its_reference_and_leaves_short_rows(updates, bound):
     rows = after("clipping", updates, bound=bound).rows
-    close(rows, slow_clipping(updates, bound), updates)
+    close(rows, clipping(updates.tolist(), bound)[0], updates)
     short = np.linalg.norm(updates.astype(np.float64), axis=1) < bound * (1 - 1e-6)
     np.testing.assert_array_equal(rows[short], updates[short])
 
@@ -197,20 +207,13 @@ def test_clipping_keeps_the_direction_of_rows_whose_squares_overflow():
     np.testing.assert_allclose(rows[1, 1] / rows[1, 0], -2, rtol=1e-6)
 
 
-def slow_arc(updates, f):
-    n = len(updates)
-    norms = [math.sqrt(math.fsum(row.astype(np.float64) ** 2)) for row in updates]
-    k = math.floor(2 * f * (n - f) / n)
-    return slow_clipping(updates, sorted(norms, reverse=True)[k])
-
-
 @given(
     small_integers(st.integers(1, 11), st.integers(0, 5)) | normal_matrices(st.integers(1, 11), st.integers(1, 9)),
     st.data(),
 )
-def test_arc_clips_the_largest_norms_to_the_next(updates, data):
+def test_arc_is_its_reference(updates, data):
     f = data.draw(st.integers(0, (len(updates) - 1) // 2))
-    close(after("arc", updates, f=f).rows, slow_arc(updates, f), updates)
+    close(after("arc", updates, f=f).rows, arc(updates.tolist(), f)[0], updates)
 
 
 @given(normal_matrices(st.integers(1, 9), st.integers(1, 9)))
@@ -275,13 +278,13 @@ def updates():
 
 
 def test_nnm_and_trimmed_mean_share_their_f(updates):
-    wanted = np.sort(slow_nnm(updates, 2), axis=0)[2:8].mean(0)
+    wanted = np.sort(next(nnm(updates.tolist(), 2)), axis=0)[2:8].mean(0)
     close(aggregate("nnm + trimmed-mean", updates, f=2), wanted, updates)
 
 
 def test_clipping_and_fedavg_keep_the_weights(updates):
     weights = np.arange(1, 11)
-    wanted = np.average(slow_clipping(updates, 2.0), axis=0, weights=weights)
+    wanted = np.average(clipping(updates.tolist())[0], axis=0, weights=weights)
     close(aggregate("clipping + fedavg", updates, weights=weights), wanted, updates)
 
 
@@ -308,8 +311,9 @@ def test_a_guarantee_that_buckets_lose_is_flagged():
 
 
 def test_pre_aggregations_are_applied_from_left_to_right(updates):
-    clipped_first = np.median(slow_nnm(slow_clipping(updates, 5.0).astype(np.float32), 2), axis=0)
-    clipped_last = np.median(slow_clipping(slow_nnm(updates, 2).astype(np.float32), 5.0), axis=0)
+    rows = updates.tolist()
+    clipped_first = np.median(next(nnm(clipping(rows, 5.0)[0], 2)), axis=0)
+    clipped_last = np.median(clipping(next(nnm(rows, 2)), 5.0)[0], axis=0)
     assert np.abs(clipped_first - clipped_last).max() > 1e-3
     given = {"f": 2, "clipping.bound": 5.0}
     close(aggregate("clipping + nnm + median", updates, **given), clipped_first, updates)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fflbench import aggregate
 from fflbench.federation import Columns
+from fflbench.references.reputation import quartile, reputation, trust
+from fflbench.references.reputation import similarity_scores as slow_scores
 from fflbench.registry import Kind
 from tests.defenses.fragment_exchange.cells import cell, create, transmitted
-from tests.defenses.slow_reputation import quartile, slow_scores
 from tests.played import finished
 from tests.strategies import normal_matrices
 
@@ -25,6 +26,28 @@ def test_scores_are_those_of_the_paper(updates, alpha):
     columns = replace(Columns.of_length(updates.shape[1]), last_layer=slice(2, 6))
     wanted = slow_scores(updates, slice(2, 6), alpha)
     np.testing.assert_allclose(similarity_scores(updates, columns, alpha), wanted, rtol=1e-4, atol=1e-5)
+
+
+@given(normal_matrices(n=st.integers(3, 9), d=st.integers(2, 9)), st.sampled_from([0.0, 0.2, 1.0]))
+def test_the_aggregate_of_a_first_round_is_its_reference(updates, alpha):
+    (wanted,) = reputation(updates.tolist(), alpha)
+    np.testing.assert_allclose(aggregate("reputation", updates, alpha=alpha), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_scores_and_trusts_of_the_reference_by_hand():
+    """Magnitudes 1, 2, 3 and 5 are 1.5, 0.5, 0.5 and 2.5 from their median; all point the same way."""
+    rows = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [5.0, 0.0]]
+    assert slow_scores(rows, alpha=1.0) == pytest.approx([0.4, 0.8, 0.8, 0.0])
+    assert slow_scores(rows, alpha=0.5) == pytest.approx([0.7, 0.9, 0.9, 0.5])
+    # At right angles to the median (1, 0) a row scores 1/2, opposed to it 0.
+    assert slow_scores([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], alpha=0.0) == [1, 1, 1, 0.5, 0]
+    assert quartile([0.4, 0.8, 0.8, 0.0]) == pytest.approx(0.3)
+    assert trust([0.4, 0.8, 0.8, 0.0]) == pytest.approx([0.0996680, 0.4621172, 0.4621172, 0.0], abs=1e-6)
+
+
+@given(st.lists(st.floats(-9, 9), min_size=1, max_size=12))
+def test_the_quartile_of_the_reference_is_that_of_numpy(values):
+    assert quartile(values) == pytest.approx(np.quantile(values, 0.25), abs=1e-9)
 
 
 def test_scores_of_equal_magnitudes_and_zero_vectors_are_settled():

@@ -1,15 +1,19 @@
-"""Each rule against its definition, written slowly and in double precision."""
-
-import math
+"""Each rule against its reference, and each reference against something else."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import trim_mean
+from sklearn.neighbors import NearestNeighbors
 
 from fflbench import aggregate
 from fflbench.errors import ParameterError
 from fflbench.federation import Columns, View, chain
+from fflbench.federation.transport import ServerSetting
+from fflbench.references.coordinatewise import fedavg, median, trimmed_mean
+from fflbench.references.foolsgold import foolsgold, foolsgold_weights
+from fflbench.references.krum import krum, krum_scores, multi_krum
 from tests.strategies import matrices, normal_matrices
 
 
@@ -17,110 +21,121 @@ def close(found, wanted, updates):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6 * np.abs(updates).max(initial=1))
 
 
+def assert_among(found, allowed, updates, rtol=1e-5):
+    """Assert that an aggregate is one of those that a definition allows."""
+    tolerance = rtol * np.abs(updates).max(initial=1)
+    assert min(np.abs(found - np.asarray(each)).max(initial=0) for each in allowed) <= tolerance
+
+
+def ties(n, d):
+    """Updates with many ties, whose distances are exact."""
+    return matrices(n, d, st.integers(-2, 2).map(float))
+
+
+# Each rule against its reference
+
+
 @given(matrices(n=st.integers(1, 12), d=st.integers(0, 40)), st.data())
-def test_fedavg_weighs_by_examples(updates, data):
+def test_fedavg_is_its_reference(updates, data):
     examples = data.draw(st.lists(st.integers(1, 5000), min_size=len(updates), max_size=len(updates)))
-    wanted = [sum(w * float(x) for w, x in zip(examples, column, strict=True)) / sum(examples) for column in updates.T]
-    close(aggregate("fedavg", updates, weights=examples), wanted, updates)
+    close(aggregate("fedavg", updates, weights=examples), fedavg(updates.tolist(), examples)[0], updates)
 
 
 @given(matrices(n=st.integers(1, 12), d=st.integers(0, 40)))
-def test_median_is_the_middle_value_or_the_mean_of_the_middle_two(updates):
-    n = len(updates)
-    columns = [sorted(map(float, column)) for column in updates.T]
-    wanted = [column[n // 2] if n % 2 else (column[n // 2 - 1] + column[n // 2]) / 2 for column in columns]
-    close(aggregate("median", updates), wanted, updates)
+def test_median_is_its_reference(updates):
+    close(aggregate("median", updates), median(updates.tolist())[0], updates)
 
 
 @given(matrices(n=st.integers(1, 12), d=st.integers(0, 40)), st.data())
-def test_trimmed_mean_drops_f_from_each_side(updates, data):
+def test_trimmed_mean_is_its_reference(updates, data):
     f = data.draw(st.integers(0, (len(updates) - 1) // 2))
-    columns = updates.astype(np.float64).T
-    wanted = [np.mean(sorted(column)[f : len(updates) - f]) for column in columns]
-    close(aggregate("trimmed-mean", updates, f=f), wanted, updates)
+    close(aggregate("trimmed-mean", updates, f=f), trimmed_mean(updates.tolist(), f)[0], updates)
 
 
-def krum_scores(updates, f):
-    """Blanchard et al., section 4: the sum of squared distances to the n - f - 2 nearest others."""
-    rows = [[float(value) for value in row] for row in updates]
-    n = len(rows)
-    scores = []
-    for i in range(n):
-        others = sorted(
-            math.fsum((a - b) ** 2 for a, b in zip(rows[i], rows[j], strict=True)) for j in range(n) if j != i
-        )
-        scores.append(math.fsum(others[: n - f - 2]))
-    return scores
-
-
-@given(normal_matrices(n=st.integers(3, 10), d=st.integers(1, 12)), st.data())
-def test_multi_krum_averages_the_m_best_by_the_papers_score(updates, data):
-    n = len(updates)
+@given(normal_matrices(st.integers(3, 10), st.integers(1, 12)) | ties(st.integers(3, 8), st.integers(1, 3)), st.data())
+def test_krum_and_multi_krum_are_their_references(updates, data):
+    n, rows = len(updates), updates.tolist()
     f = data.draw(st.integers(0, n - 3))
     m = data.draw(st.integers(1, n) | st.none())
-    scores = krum_scores(updates, f)
-    order = sorted(range(n), key=scores.__getitem__)
-    taken = n - f if m is None else m
-    # Which of two equals is taken is not the definition's business.
-    assume(taken == n or scores[order[taken]] - scores[order[taken - 1]] > 1e-9 * max(1.0, *scores))
-    wanted = updates[order[:taken]].astype(np.float64).mean(0)
-    close(aggregate("multi-krum", updates, f=f, m=m), wanted, updates)
+    assert_among(aggregate("multi-krum", updates, f=f, m=m), multi_krum(rows, f, m), updates)
+    assert_among(aggregate("krum", updates, f=f), krum(rows, f), updates, rtol=0)
 
 
-@given(normal_matrices(n=st.integers(3, 10), d=st.integers(1, 12)), st.data())
-def test_krum_takes_the_best(updates, data):
-    f = data.draw(st.integers(0, len(updates) - 3))
-    scores = krum_scores(updates, f)
-    best, second = sorted(scores)[:2]
-    assume(second - best > 1e-9 * max(1.0, *scores))
-    np.testing.assert_array_equal(aggregate("krum", updates, f=f), updates[scores.index(best)])
-
-
-def foolsgold_weights(histories, kappa):
-    """Fung et al., Algorithm 1, line by line."""
-    n = len(histories)
-    rows = [[float(value) for value in row] for row in histories]
-
-    def cosine(a, b):
-        lengths = math.sqrt(math.fsum(x * x for x in a)) * math.sqrt(math.fsum(x * x for x in b))
-        value = math.fsum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 0.0
-        return 1.0 if value > 1 - 1e-12 else value
-
-    cs = {(i, j): cosine(rows[i], rows[j]) for i in range(n) for j in range(n) if i != j}
-    # The authors' code has zeros on the diagonal, so no maximum is negative.
-    v = [max(0.0, *(cs[i, j] for j in range(n) if j != i)) for i in range(n)]
-    for i, j in cs:
-        if v[j] > v[i]:
-            cs[i, j] *= v[i] / v[j]
-    alpha = [min(1.0, max(0.0, 1 - max(cs[i, j] for j in range(n) if j != i))) for i in range(n)]
-    top = max(alpha)
-    if top == 0:
-        return [0.0] * n
-    weights = []
-    for a in alpha:
-        a /= top
-        logit = math.inf if a == 1 else -math.inf if a == 0 else math.log(a / (1 - a))
-        weights.append(min(1.0, max(0.0, kappa * (logit + 0.5))))
-    return weights
-
-
-@given(
-    normal_matrices(n=st.integers(2, 8), d=st.integers(2, 12)),
-    st.sampled_from([0.5, 1.0, 2.0]),
-)
-def test_foolsgold_is_algorithm_1(updates, kappa):
-    wanted = foolsgold_weights(updates, kappa)
-    assume(sum(wanted) > 1e-3)
+@given(normal_matrices(st.integers(2, 8), st.integers(2, 12)), st.sampled_from([0.5, 1.0, 2.0]))
+def test_foolsgold_is_its_reference(updates, kappa):
+    weights = foolsgold_weights(updates.tolist(), kappa)
+    assume(sum(weights) > 1e-3)
     # A cosine that is 1 up to rounding has weight 0 or nearly so: steep there, hence the tolerance.
-    close_enough = {"rtol": 1e-3, "atol": 1e-4 * np.abs(updates).max(initial=1)}
-    mean = np.average(updates.astype(np.float64), axis=0, weights=wanted)
-    np.testing.assert_allclose(aggregate("foolsgold", updates, kappa=kappa), mean, **close_enough)
+    assert_among(aggregate("foolsgold", updates, kappa=kappa), foolsgold(updates.tolist(), kappa), updates, rtol=1e-3)
+
+
+def test_foolsgold_remembers_the_sums_of_everybody_seen_so_far():
+    rng, histories = np.random.default_rng(0), {}
+    rule = chain.defense("foolsgold").rule
+    rule.begin(ServerSetting(6, 4, Columns.of_length(5)))
+    for round in range(4):
+        participants = np.sort(rng.choice(6, 4, replace=False))
+        updates = rng.normal(size=(4, 5)).astype(np.float32) + np.float32(0.2)
+        for who, row in zip(participants, updates, strict=True):
+            histories[who] = histories.get(who, 0) + row.astype(np.float64)
+        seen = sorted(histories)
+        weights = dict(zip(seen, foolsgold_weights([histories[who].tolist() for who in seen]), strict=True))
+        view = View(round, np.zeros(5), updates, np.ones(4), Columns.of_length(5), 4, participants)
+        wanted = fedavg(updates.tolist(), [weights[who] for who in participants])[0]
+        np.testing.assert_allclose(rule.aggregate(view, rng), wanted, rtol=1e-4, atol=1e-5)
+
+
+# The references against other formulations and against work by hand, so that both are not wrong together
+
+
+@given(normal_matrices(st.integers(1, 12), st.integers(1, 9)), st.data())
+def test_references_of_columns_are_those_of_numpy_and_scipy(updates, data):
+    n, rows = len(updates), updates.tolist()
+    f = data.draw(st.integers(0, (n - 1) // 2))
+    weights = data.draw(st.lists(st.integers(1, 99), min_size=n, max_size=n))
+    np.testing.assert_allclose(fedavg(rows, weights)[0], np.average(rows, axis=0, weights=weights), atol=1e-9)
+    np.testing.assert_allclose(median(rows)[0], np.median(rows, axis=0), atol=1e-9)
+    # It drops a share, rounded down.
+    np.testing.assert_allclose(trimmed_mean(rows, f)[0], trim_mean(rows, (f + 0.5) / n, axis=0), atol=1e-9)
+
+
+@given(normal_matrices(st.integers(3, 10), st.integers(1, 12)), st.data())
+def test_scores_of_krum_are_distances_to_the_neighbours_that_scikit_learn_finds(updates, data):
+    neighbours = data.draw(st.integers(1, len(updates) - 2))
+    near = NearestNeighbors(n_neighbors=neighbours, algorithm="brute").fit(updates.astype(np.float64))
+    # Without points to ask about, a row is no neighbour of itself.
+    distances, _ = near.kneighbors()
+    np.testing.assert_allclose(krum_scores(updates.tolist(), neighbours), (distances**2).sum(1), rtol=1e-6, atol=1e-9)
+
+
+def test_krum_by_hand():
+    """Scores with n - f - 2 = 2 neighbours: 1 + 9, 1 + 4, 4 + 9, 16 + 36, 169 + 289."""
+    rows = [[0.0], [1.0], [3.0], [7.0], [20.0]]
+    assert krum_scores(rows, 2) == [10, 5, 13, 52, 458]
+    assert list(krum(rows, 1)) == [[1]]
+    assert list(multi_krum(rows, 1)) == [[(0 + 1 + 3 + 7) / 4]]
+    updates = np.array(rows, np.float32)
+    assert aggregate("krum", updates, f=1).tolist() == [1]
+    assert aggregate("multi-krum", updates, f=1).tolist() == [2.75]
+    assert sorted(krum([[0.0], [1.0], [2.0], [50.0], [99.0]], 2)) == [[0], [1], [2]]
+
+
+def test_foolsgold_by_hand():
+    """Cosines 0.8, 0.6 and 0; the third is pardoned: 0.6 * 0.6 / 0.8, so that alpha is 0.2, 0.2 and 0.55."""
+    rows = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]
+    assert foolsgold_weights(rows) == [0, 0, 1]
+    assert foolsgold_weights(rows, pardon=False) == pytest.approx([0.5, 0.5, 1])
+    # alpha is 0.4, 0.4 and 1: ln(2/3) + 1/2 = 0.0945349.
+    rows = [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]
+    assert foolsgold_weights(rows) == pytest.approx([0.0945349, 0.0945349, 1], abs=1e-6)
+    wanted = [0.127205, 0.0636025, 0.840994]
+    np.testing.assert_allclose(aggregate("foolsgold", np.array(rows, np.float32)), wanted, atol=1e-5)
 
 
 def test_foolsgold_trusts_whoever_is_opposed_to_everybody():
     alike = np.array([[1, 0.2, 0], [1, -0.2, 0.1]], np.float32)
     updates = np.vstack([alike, -alike.sum(0)])
-    weights = foolsgold_weights(updates, 1.0)
+    weights = foolsgold_weights(updates.tolist())
     assert weights[2] == 1
     assert max(weights[:2]) == 0
     np.testing.assert_allclose(aggregate("foolsgold", updates), updates[2], atol=1e-6)
@@ -133,7 +148,7 @@ def test_krum_looks_at_parameters_and_averages_everything(name):
     columns = Columns({}, {}, slice(0, 12), slice(8, 12), 20)
     view = View(0, np.zeros(20), updates, np.ones(9), columns, 9)
     found = chain.defense(name, f=2).rule.aggregate(view, np.random.default_rng(0))
-    scores = krum_scores(updates[:, :12], 2)
+    scores = krum_scores(updates[:, :12].tolist(), 9 - 2 - 2)
     chosen = np.argsort(scores)[: 1 if name == "krum" else 7]
     close(found, updates[chosen].astype(np.float64).mean(0), updates)
 

@@ -101,3 +101,10 @@ def test_plugins_on_pages_import_from_fflbench_plugin_alone(page):
     assert {name for source in plugins for name in re.findall(r"from (fflbench\S*) import", source)} <= {
         "fflbench.plugin"
     }
+
+
+def test_the_lines_of_python_on_the_page_of_python_run():
+    (lines,) = blocks("api-python.md", "python")
+    names = {}
+    exec(lines, names)
+    assert names["change"].shape == (100,)

@@ -135,7 +135,7 @@ class Command:
         return out, err
 
     def records(self, suite="own", out="results"):
-        from fflbench.records import load
+        from fflbench import load
 
         return {record.id: record for record in load(self.folder / out / suite)}
 

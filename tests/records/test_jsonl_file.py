@@ -8,10 +8,11 @@ import warnings
 
 import pytest
 
+from fflbench import load
 from fflbench.errors import RecordError
 from fflbench.execution.cells_to_run import plan_run
 from fflbench.execution.run_options import Options
-from fflbench.records import collection, jsonl_file, load
+from fflbench.records import collection, jsonl_file
 from fflbench.records.store import read_record
 from fflbench.report import leaderboard, show_record
 from tests.report.record_folders import invoke_command, read_record_lines, write_record_lines, write_run_folder

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fflbench import load
 from fflbench.errors import RecordError
-from fflbench.records import Record, Store, load
+from fflbench.records import Record, Store
 from fflbench.records.record import cell_id
 from fflbench.records.store import read_record, write_atomically
 
@@ -193,14 +194,6 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
         store.locked(),
     ):
         pass
-
-
-def test_records_as_a_frame(store):
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    store.write(Record(**FIELDS))
-    frame = load(store.folder).frame()
-    assert isinstance(frame, pandas.DataFrame)
-    assert frame.loc[0, "accuracy"] == 0.9
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

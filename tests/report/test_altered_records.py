@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from fflbench import load
 from fflbench.errors import RecordError
-from fflbench.records import collection, load
+from fflbench.records import collection
 from fflbench.records.record import Record, cell_id
 from fflbench.records.store import Store, read_record
 from fflbench.report import leaderboard, run_report, show_record, table_formats

@@ -70,6 +70,7 @@ def test_the_mark_is_explained_in_every_format():
     lines = list(csv.DictReader(io.StringIO(to_csv([table]))))
     assert {line["note"] for line in lines if line["defense"] == "krum"} == {note}
     assert not any(line["note"] for line in lines if line["defense"] != "krum")
+    assert ">0.00770 †</td>" in table._repr_html_()
     assert "0.00770 $^\\dagger$" in to_latex(table)
     (found,) = [each for each in json.loads(to_json(board))["tables"] if each["name"] == table.name]
     assert {cell["other_processor"] for row in found["rows"] for cell in row["cells"] if "other_processor" in cell} == {

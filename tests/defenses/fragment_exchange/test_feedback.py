@@ -10,8 +10,9 @@ from fflbench.crypto import keystream
 from fflbench.federation import Attack
 from fflbench.federation.messages import SERVER, FeedbackMessage
 from fflbench.measures.robustness import outcome_of_federation
+from fflbench.references.reputation import quartile
+from fflbench.references.reputation import similarity_scores as slow_scores
 from tests.defenses.fragment_exchange.cells import cell, mask_by_names, transmitted
-from tests.defenses.slow_reputation import quartile, slow_scores
 from tests.played import finished
 
 

@@ -14,8 +14,9 @@ from fflbench.crypto.errors import ProtocolError
 from fflbench.crypto.rsa_oaep import ServerPublicKey
 from fflbench.errors import ParameterError
 from fflbench.federation import View
+from fflbench.references.reputation import quartile
+from fflbench.references.reputation import similarity_scores as slow_scores
 from tests.defenses.fragment_exchange.cells import by_name, cell, mask_by_names, rows_by_sender, transmitted
-from tests.defenses.slow_reputation import quartile, slow_scores
 from tests.played import finished
 
 

@@ -15,7 +15,7 @@ def _rules() -> list[str]:
     from fflbench import registry
     from fflbench.registry import Kind
 
-    return [entry.name for entry in registry.entries(Kind.DEFENSE)]
+    return [entry.name for entry in registry.entries(Kind.RULE)]
 
 
 def _matrix(rng: Random) -> Any:
@@ -133,6 +133,40 @@ def aggregate(case: Case) -> None:
     case.require(values.ndim == 1, "aggregate returns no vector", str(name), repr(found)[:500])
     with np.errstate(all="ignore"):
         case.require(bool(np.isfinite(values).all()), "aggregate is not finite", str(name), "\n".join(case.log))
+
+
+@door("aggregator", share=6, prepare=_rules)
+def aggregator(case: Case) -> None:
+    """Calls of one `fflbench.Aggregator` with arguments of any kind; an error leaves its memory as it was."""
+    import fflbench
+
+    rng = case.rng
+    named = {rng.choice(("participants", "seed", "f", "kappa")): rng.choice((1, 3, 12, hostile_value(rng)))}
+    made = case.call(fflbench.Aggregator, rng.choice(_rules()), **(named if rng.random() < 0.5 else {}))
+    for _ in range(0 if case.outcome else rng.randrange(1, 5)):
+        updates = _matrix(rng)
+        senders = rng.choice((None, None, [0, 1, 2], range(8), _weights(rng, updates)))
+        before, rounds = made.memory, made.round
+        case.call(made.__call__, updates, participants=senders)
+        if made.round == rounds:
+            same = all(np.array_equal(kept, before[name]) for name, kept in made.memory.items())
+            case.require(same, "an error changed the memory", repr(made), "\n".join(case.log))
+
+
+@door("poison", share=6, prepare=_rules)
+def poison(case: Case) -> None:
+    """`fflbench.poison` with matrices and parameters of any kind; it gives one row for each attacker."""
+    import fflbench
+
+    rng = case.rng
+    name = rng.choice(("gaussian-noise", "noise-control", "label-flipping", hostile_value(rng)))
+    count = rng.choice((1, 2, 5, hostile_value(rng)))
+    odd = ("own", "model", "defense", "seed", "sigma", "share", rng.choice(fixtures.vocabulary()))
+    named = {rng.choice(odd): rng.choice((hostile_value(rng), _matrix(rng)))} if rng.random() < 0.5 else {}
+    named.pop("attackers", None)
+    found = case.call(fflbench.poison, name, _matrix(rng), attackers=count, **named)
+    if not case.outcome:
+        case.require(found.ndim == 2 and len(found) == count, "poison returns other rows", str(name), repr(found)[:500])
 
 
 @door("functions", share=6)
