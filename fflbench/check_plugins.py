@@ -43,7 +43,7 @@ def check_target(target: str, rule: str | None, kind: Kind | None, settings: Map
         if reference is None:
             raise FflbenchError(f"{target} is a function: say with which definition it is compared, as in --rule krum")
         return _compare_and_print(_registered(load_function(target)), reference, settings)
-    entries = _entries_of_file(target, reference) if target.endswith(".py") else _entries_of_name(target)
+    entries = _entries_of_file(target) if target.endswith(".py") else _entries_of_name(target)
     if kind is not None:
         entries = [entry for entry in entries if entry.kind is kind]
         if not entries:
@@ -59,10 +59,9 @@ def check_target(target: str, rule: str | None, kind: Kind | None, settings: Map
 # Targets
 
 
-def _entries_of_file(file: str, reference: Reference | None) -> list[Entry]:
+def _entries_of_file(file: str) -> list[Entry]:
     module = load_module(file)
-    own = [entry for entry in _all_entries() if entry.file == Path(file).resolve()]
-    if own:
+    if own := registry.entries_of_file(Path(file)):
         return own
     functions = [name for name, value in vars(module).items() if inspect.isfunction(value) and not name.startswith("_")]
     hint = f"; to compare a function: fflbench check {file}:{functions[0]} --rule krum" if functions else ""

@@ -7,14 +7,7 @@ from typing import Any
 from fflbench import registry
 from fflbench.conformance.check_registry import Check, applicable_checks
 from fflbench.errors import FflbenchError
-from fflbench.registry import Entry, Kind
-
-
-def entries_of_file(file: Path) -> list[Entry]:
-    """Load a plugin's file and return what it registers."""
-    for failure in registry.load_named([str(file)]):
-        raise FflbenchError(str(failure))
-    return [entry for kind in Kind for entry in registry.entries(kind) if entry.file == file.resolve()]
+from fflbench.registry import Entry
 
 
 def conformance_test(file: Path) -> Callable[..., Any]:
@@ -24,7 +17,9 @@ def conformance_test(file: Path) -> Callable[..., Any]:
     """
     import pytest
 
-    cases = [(entry, check) for entry in entries_of_file(file) for check in applicable_checks(entry)]
+    for failure in registry.load_named([str(file)]):
+        raise FflbenchError(str(failure))
+    cases = [(entry, check) for entry in registry.entries_of_file(file) for check in applicable_checks(entry)]
     if not cases:
         raise FflbenchError(f"{file} registers no plugin")
 
