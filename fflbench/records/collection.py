@@ -73,7 +73,7 @@ class RecordCollection:
     def displayed_records(self) -> list[Record]:
         """Records as tables show them: ours also under the labels of defenses from outside that share them."""
         return [
-            record.model_copy(update={"shared_by": record.shared_by | self.shared_by[record.id]})
+            record.model_copy(update={"shared_by": record.shared_by | dict(sorted(self.shared_by[record.id].items()))})
             if record.id in self.shared_by
             else record
             for record in self.records
