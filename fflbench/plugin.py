@@ -325,3 +325,7 @@ def __getattr__(name: str) -> Any:
     if name in LOADED_ON_FIRST_USE:
         return resolve_name(LOADED_ON_FIRST_USE[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -188,9 +188,7 @@ def entries_of_file(file: Path) -> list[Entry]:
 def without_plugins(plugins: Iterable[str]) -> Iterator[None]:
     """Remove the entries of plugins that the user named for a while, as if they were not loaded."""
     modules = [module_name_of_file(each) if each.endswith(".py") else each for each in plugins]
-    removed = {
-        key: entry for key, entry in _entries.items() if any(_is_in_module(entry, module) for module in modules)
-    }
+    removed = {key: entry for key, entry in _entries.items() if any(_is_in_module(entry, module) for module in modules)}
     for key in removed:
         del _entries[key]
     try:
