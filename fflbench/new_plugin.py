@@ -104,6 +104,8 @@ def _check_name(kind: NewKind, name: str, source: str) -> None:
     for word in (identifier, class_name):
         if word in taken:
             raise FflbenchError(f'"{word}" has a meaning in such a file already: choose another name than {name}')
+    if identifier.startswith("test_") or identifier in ("test", "conftest"):
+        raise FflbenchError(f"pytest would take {identifier}.py for tests: choose another name")
     if importlib.util.find_spec(identifier):
         raise FflbenchError(f"{identifier}.py would hide the Python module {identifier}: choose another name")
 
