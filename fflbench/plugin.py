@@ -84,6 +84,7 @@ from fflbench.report import record_groups
 from fflbench.report.figure_files import ReportFigure, figure_with_panels, line_style
 from fflbench.report.image_grid import image_grid
 from fflbench.report.metric_tables import baseline_runs_without_attack, worst_case_column
+from fflbench.report.published_tables import tables_beside_papers
 from fflbench.report.statistics import mean_and_spread, paired_difference
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
 from fflbench.safe_texts import slug
@@ -315,6 +316,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "published_results",
     "record_groups",
     "slug",
+    "tables_beside_papers",
     "baseline_runs_without_attack",
     "worst_case_column",
 ]

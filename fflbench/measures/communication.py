@@ -39,6 +39,7 @@ from fflbench.plugin import (
     published_results,
     record_groups,
     slug,
+    tables_beside_papers,
 )
 
 BYTES = "Bytes that a participant sends and receives in a round, counted from real messages."
@@ -205,6 +206,7 @@ def _byte_and_time_tables(records: Sequence[Record]) -> Iterable[Table]:
         own = [first[name] for name in group.defenses]
         yield _table_of_bytes_by_kind(group, own)
         yield _table_of_seconds(group, own)
+    yield from tables_beside_papers(records)
 
 
 def _table_of_bytes_by_kind(group: record_groups.RecordGroup, records: Sequence[Record]) -> Table:
@@ -284,7 +286,9 @@ def _seconds_cell(seconds: float, record: Record) -> TableCell:
 
 
 def _published_seconds_cell(record: Record, method: str = "") -> TableCell:
-    printed = published_results.table("communication").get(
-        (record.configuration["task"]["name"], method or record.defense)
+    printed = published_results.find_figures(
+        task=record.configuration["task"]["name"],
+        defense=method or record.defense,
+        metric="seconds_the_papers_way",
     )
-    return TableCell(mean=printed.total) if printed else TableCell()
+    return TableCell(mean=printed[0].number) if printed else TableCell()

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fflbench.plugin import (
@@ -36,6 +37,7 @@ from fflbench.plugin import (
     record_groups,
     share,
     slug,
+    tables_beside_papers,
     worst_case_column,
 )
 
@@ -183,7 +185,7 @@ class Robustness(Measure):
 
     @classmethod
     def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return _summary_tables(records)
+        return chain(_summary_tables(records), tables_beside_papers(records))
 
     @classmethod
     def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:

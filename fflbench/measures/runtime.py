@@ -47,6 +47,7 @@ from fflbench.plugin import (
     published_results,
     record_groups,
     slug,
+    tables_beside_papers,
 )
 
 SHORTER = (1_000_000, 3_162_278)
@@ -214,51 +215,10 @@ Points = Mapping[int, float]
 
 
 def _paper_and_growth_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return tables of our seconds beside the paper's, where there are any, and of their growth."""
-    done = [record for record in records if record.status == "done"]
-    for task in dict.fromkeys(record.labels["task"] for record in done):
-        of_task = [record for record in done if record.labels["task"] == task]
-        for setting, of_setting in record_groups.records_by_setting(of_task, excluded_parameter="updates").items():
-            with_figures = [record for record in of_setting if _published_seconds(record)]
-            if with_figures:
-                yield _table_beside_paper(f"{task} ({setting})" if setting else task, with_figures)
-    if growth := collect_runtime_growth(done):
+    """Return tables of our seconds beside published ones, where there are any, and of their growth."""
+    yield from tables_beside_papers(records)
+    if growth := collect_runtime_growth([record for record in records if record.status == "done"]):
         yield _growth_table(growth)
-
-
-def _published_seconds(record: Record) -> Any:
-    task = record.configuration["task"]["name"]
-    return published_results.table("runtime").get(
-        (task, record_groups.measure_parameters(record)["updates"], record.defense)
-    )
-
-
-def _table_beside_paper(title: str, records: Sequence[Record]) -> Table:
-    places: dict[tuple[str, str], list[Record]] = {}
-    for record in sorted(records, key=lambda record: int(record_groups.measure_parameters(record)["updates"])):
-        places.setdefault(
-            (str(record_groups.measure_parameters(record)["updates"]), record.labels["defense"]), []
-        ).append(record)
-    filled = []
-    for part, heading in PARTS.items():
-        meaning = f"Seconds of a round, {heading}; mean over repeated runs after one to warm up."
-        column = Column(name=part, title=f"{heading}, s", meaning=meaning, digits=4, seeded=False)
-        printed = Column(name=f"{part}-paper", title="paper, s", meaning="The paper's own figure.", digits=4)
-        metric = next(metric for metric in Runtime.metrics if metric.name == f"{part}_seconds")
-        ours = {
-            key: record_groups.SeedRuns.from_records(own).cell(metric, column, {record.seed for record in own})
-            for key, own in places.items()
-        }
-        theirs = {key: TableCell(mean=getattr(_published_seconds(own[0]), part)) for key, own in places.items()}
-        filled += [FilledColumn(column, ours), FilledColumn(printed, theirs)]
-    return Table.from_columns(
-        filled,
-        name=slug(f"runtime-paper-{title}"),
-        title=f"{title}: runtime beside the paper's",
-        section=SECTION,
-        keys=("updates", "defense"),
-        notes=("The paper's figures are from another machine.",),
-    )
 
 
 # Growth
@@ -336,10 +296,9 @@ def _growth_table(growth: Growth) -> Table:
         }
         filled.append(FilledColumn(column, cells))
     stated = Column(name="complexity", title="the paper states", meaning="The complexity that the paper states.")
-    complexity, names = (
-        published_results.table("complexity"),
-        {name: growth.records[name][0].defense for name in growth.lines},
-    )
+    orders = published_results.find_figures(measure="runtime", metric="server_complexity")
+    complexity = {figure.defense: figure.value for figure in orders}
+    names = {name: growth.records[name][0].defense for name in growth.lines}
     filled.append(FilledColumn(stated, {name: TableCell(text=complexity.get(of, "")) for name, of in names.items()}))
     return Table.from_columns(
         filled,
