@@ -59,6 +59,8 @@ class ClaimTest(_Model):
     predicate: Predicate
     metrics: tuple[str, ...] = Field(min_length=1)
     """Metrics or paths of facts; `last.` leads to the last item of a record's history; sums and differences of them."""
+    quantity: str = ""
+    """Words for its metrics, if they are not declared ones."""
     rows: tuple[str, ...] = Field(min_length=1)
     """Rows as tables name them, or groups of rows."""
     than: tuple[str, ...] = ()
