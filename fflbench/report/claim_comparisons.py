@@ -115,7 +115,7 @@ class MeasuredValues:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ClaimComparison:
     """One comparison of a claim's test."""
 
     text: str
@@ -135,7 +135,7 @@ class Comparison:
         return 0.0 if abs(mean) <= ROUNDING * self.scale else mean
 
 
-class TestedClaim:
+class ClaimOnTask:
     """Test of a claim on one task, with the values of one source."""
 
     def __init__(
@@ -144,7 +144,7 @@ class TestedClaim:
         self.paper, self.claim, self.test, self.task, self.source = paper, claim, test, task, source
         self.table = test.table or claim.table
 
-    def comparisons(self) -> Iterator[Comparison]:
+    def comparisons(self) -> Iterator[ClaimComparison]:
         """Yield all comparisons, or raise a `MissingValueError`."""
         for metric in self.test.metrics:
             for row in self._expand(self.test.rows):
@@ -157,15 +157,15 @@ class TestedClaim:
     def _expand(self, rows: Iterable[str]) -> list[str]:
         return [row for name in rows for row in self.paper.groups.get(name, (name,))]
 
-    def _bounds(self, metric: str, row: str) -> Iterator[Comparison]:
+    def _bounds(self, metric: str, row: str) -> Iterator[ClaimComparison]:
         values = self._quantity(metric, row, self.table)
         for bound, sign, word in ((self.test.low, 1, "at least"), (self.test.high, -1, "at most")):
             if bound is not None:
                 text = f"{self._title(metric)}: {row} {self._show(metric, values)}, {word} {_format_number(bound)}"
                 gap = {seed: sign * (value - bound) for seed, value in values.items()}
-                yield Comparison(text, gap, max(map(abs, [bound, *values.values()])), False, self._is_seeded)
+                yield ClaimComparison(text, gap, max(map(abs, [bound, *values.values()])), False, self._is_seeded)
 
-    def _against(self, metric: str, row: str, other: str) -> Iterator[Comparison]:
+    def _against(self, metric: str, row: str, other: str) -> Iterator[ClaimComparison]:
         ours = self._quantity(metric, row, self.table)
         theirs = self._quantity(metric, other, self.test.than_table or self.table)
         seeds = sorted(set(ours) & set(theirs))
@@ -182,7 +182,7 @@ class TestedClaim:
         gaps = {"better": [(1, -by)], "not-worse": [(1, by)], "similar": [(1, by), (-1, by)]}[self.test.predicate]
         for direction, shift in gaps:
             gap = {seed: direction * value + shift for seed, value in lead.items()}
-            yield Comparison(text, gap, scale, self.test.predicate == "better", self._is_seeded)
+            yield ClaimComparison(text, gap, scale, self.test.predicate == "better", self._is_seeded)
 
     def _quantity(self, metric: str, row: str, table: str) -> BySeed:
         """Return a metric of a row; if the test says so its growth, or relative to another row."""

@@ -11,11 +11,11 @@ from typing import Literal
 from fflbench.measures.published_results import PublishedClaim, PublishedPaper
 from fflbench.records.record import Record
 from fflbench.report.claim_comparisons import (
-    Comparison,
+    ClaimOnTask,
+    ClaimComparison,
     MeasuredValues,
     MissingValueError,
     PrintedValues,
-    TestedClaim,
     Values,
 )
 from fflbench.report.published_tables import differences_from_paper, open_choices
@@ -87,13 +87,13 @@ def _judge_task(paper: PublishedPaper, claim: PublishedClaim, task: str, records
 @dataclass(frozen=True)
 class _TestResult:
     verdict: Verdict
-    decisive: Comparison
+    decisive: ClaimComparison
     p: float | None
     seeds: int
 
     @property
     def reason(self) -> str:
-        """Comparison that contradicts the claim or is tied, if any."""
+        """ClaimComparison that contradicts the claim or is tied, if any."""
         return "" if self.verdict == "holds" else self.decisive.text
 
     def describe(self, cells: int) -> str:
@@ -109,7 +109,7 @@ def _test_claim(paper: PublishedPaper, claim: PublishedClaim, task: str, source:
     """Return the result of all tests of a claim on a task; None if values are missing."""
     tests = [test for test in claim.tests if task in (test.tasks or claim.tasks)]
     try:
-        made = [each for test in tests for each in TestedClaim(paper, claim, test, task, source).comparisons()]
+        made = [each for test in tests for each in ClaimOnTask(paper, claim, test, task, source).comparisons()]
     except MissingValueError:
         return None
     differences = [paired_difference(each.gap, dict.fromkeys(each.gap, 0.0)) for each in made]
@@ -123,7 +123,7 @@ def _test_claim(paper: PublishedPaper, claim: PublishedClaim, task: str, source:
     return _TestResult(verdict, made[decisive], adjusted.get(decisive), min(len(each.gap) for each in made))
 
 
-def _outcome(comparison: Comparison, p: float | None) -> Verdict:
+def _outcome(comparison: ClaimComparison, p: float | None) -> Verdict:
     if comparison.mean == 0:
         return "tied" if comparison.strict else "holds"
     # Without a p-value there is one seed, or the same gap with every seed.

@@ -29,6 +29,9 @@ def communication_records(tasks, defenses, **measure):
 # Runtime
 
 
+PARTS = ("decryption", "aggregation", "participant")
+
+
 def test_the_papers_seconds_stand_beside_ours_where_it_has_any():
     records = [
         runtime_record("median", 10, 0.5, task="adult-mlp"),
@@ -36,30 +39,28 @@ def test_the_papers_seconds_stand_beside_ours_where_it_has_any():
         runtime_record("krum", 10, 0.5, task="adult-mlp"),
     ]
     found = build_board("own", records)
-    adult = find_table(found, "runtime-paper-adult-mlp")
+    adult = find_table(found, "paper-adult-mlp-runtime")
     # Table "CPU runtime in seconds" of the paper.
     assert [row.label for row in adult.rows] == ["10, median"]
-    assert find_cell(adult, "10, median", "aggregation").mean == 0.5
-    assert [
-        find_cell(adult, "10, median", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
-    ] == [*(0, 0.002, 0)]
-    vgg = find_table(found, "runtime-paper-cifar10-vgg16")
-    assert [
-        find_cell(vgg, "100, ffl", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
-    ] == [*(3.675, 4.883, 1.319)]
-    assert not any(each.name.startswith("runtime-paper") for each in build_board("own", [runtime_record()]).tables)
+    assert find_cell(adult, "10, median", "aggregation_seconds").mean == 0.5
+    assert find_cell(adult, "10, median", "aggregation_seconds_difference").mean == pytest.approx(0.498)
+    printed = [find_cell(adult, "10, median", f"{part}_seconds_paper").mean for part in PARTS]
+    assert printed == [0, 0.002, 0]
+    vgg = find_table(found, "paper-cifar10-vgg16-runtime")
+    assert [find_cell(vgg, "100, ffl", f"{part}_seconds_paper").mean for part in PARTS] == [3.675, 4.883, 1.319]
+    assert not any(each.name.startswith("paper-") for each in build_board("own", [runtime_record()]).tables)
 
 
 def test_rows_beside_the_paper_are_in_the_order_of_the_number_of_updates():
-    records = [runtime_record(name, n, 0.1, task="adult-mlp") for n in (100, 10, 50) for name in ("fedavg", "median")]
-    rows = [row.label for row in find_table(build_board("own", records), "runtime-paper-adult-mlp").rows]
+    records = [runtime_record(name, n, 0.1, task="adult-mlp") for n in (100, 10, 50) for name in ("median", "fedavg")]
+    rows = [row.label for row in find_table(build_board("own", records), "paper-adult-mlp-runtime").rows]
     assert rows == [f"{n}, {name}" for n in (10, 50, 100) for name in ("fedavg", "median")]
 
 
 def test_settings_other_than_the_number_of_updates_stand_apart():
     records = [runtime_record("median", task="adult-mlp", measure={"threads": threads}) for threads in (1, 2)]
-    names = [each.name for each in build_board("own", records).tables if each.name.startswith("runtime-paper")]
-    assert names == [f"runtime-paper-adult-mlp-threads-{threads}" for threads in (1, 2)]
+    names = [each.name for each in build_board("own", records).tables if each.name.startswith("paper-")]
+    assert names == [f"paper-adult-mlp-threads-{threads}-runtime" for threads in (1, 2)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -138,6 +139,15 @@ def test_the_papers_way_comes_to_what_the_paper_prints(mnist):
         assert find_cell(seconds, row, "printed").mean == printed
         assert find_cell(seconds, row, "paper-total").mean == pytest.approx(printed, abs=1e-4)
     assert find_cell(seconds, "BREA (computed)", "sent").mean is None
+
+
+def test_the_papers_seconds_of_communication_stand_beside_ours_by_part(mnist):
+    found = find_table(build_board("own", mnist), "paper-mnist-cnn-communication_time")
+    assert [row.label for row in found.rows] == ["fedavg", "ffl"]
+    for part, printed in (("seconds.papers_way.between", 0.3241), ("seconds_the_papers_way", 0.6018)):
+        assert find_cell(found, "ffl", f"{part}_paper").mean == printed
+        assert find_cell(found, "ffl", part).mean == pytest.approx(printed, abs=1e-4)
+        assert abs(find_cell(found, "ffl", f"{part}_difference").mean) < 1e-4
 
 
 def test_brea_is_computed_by_the_papers_formula(mnist):
