@@ -11,15 +11,15 @@ from typing import Literal
 from fflbench.measures.published_results import PublishedClaim, PublishedPaper
 from fflbench.records.record import Record
 from fflbench.report.claim_comparisons import (
-    ClaimOnTask,
     ClaimComparison,
+    ClaimOnTask,
     MeasuredValues,
     MissingValueError,
     PrintedValues,
     Values,
 )
 from fflbench.report.published_tables import differences_from_paper, open_choices
-from fflbench.report.record_groups import expand_shared_records, measure_parameters, row_label
+from fflbench.report.record_groups import expand_shared_records, measure_parameters
 from fflbench.report.statistics import LEVEL, holm_adjusted_p_values, paired_difference
 from fflbench.safe_texts import count_with_noun
 
@@ -135,17 +135,13 @@ def _outcome(comparison: ClaimComparison, p: float | None) -> Verdict:
 def records_by_setting(paper: PublishedPaper, records: Iterable[Record]) -> RecordsBySetting:
     """Return records by all parameters of task and measure that no test of a claim names, nearest settings first."""
     named = {name for claim in paper.claims for test in claim.tests for name in (*test.parameters, *test.growth)}
-    by_key: dict[tuple[tuple[str, str], str], dict[tuple[str, str], Record]] = {}
+    by_key: dict[tuple[str, str], dict[str, list[Record]]] = {}
     for record in expand_shared_records(records):
         task = record.configuration["task"]
         given = {name: value for name, value in measure_parameters(record).items() if name not in named}
-        key = (record.measure, task["name"]), json.dumps([task["parameters"], given], sort_keys=True)
-        # One cell may be in several leaderboards.
-        by_key.setdefault(key, {}).setdefault((record.id, row_label(record)), record)
-    by_task: dict[tuple[str, str], list[list[Record]]] = {}
-    for (name, _), own in by_key.items():
-        by_task.setdefault(name, []).append(list(own.values()))
+        setting = json.dumps([task["parameters"], given], sort_keys=True)
+        by_key.setdefault((record.measure, task["name"]), {}).setdefault(setting, []).append(record)
     return {
-        name: sorted(settings, key=lambda own: len(differences_from_paper(paper, own)))
-        for name, settings in by_task.items()
+        name: sorted(settings.values(), key=lambda own: len(differences_from_paper(paper, own)))
+        for name, settings in by_key.items()
     }

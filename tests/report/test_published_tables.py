@@ -6,7 +6,7 @@ from fflbench import registry
 from fflbench.measures import published_results
 from fflbench.report.all_tables import build_board
 from fflbench.report.published_tables import differences_from_paper, record_value
-from tests.report.synthetic_records import as_failed, find_cell, find_table, robustness_record
+from tests.report.synthetic_records import as_failed, find_cell, find_table, label_flipping_goal, robustness_record
 
 NOISE, FLIPPING = "paper-adult-mlp-robustness_gn", "paper-adult-mlp-robustness_lf"
 ACCURACIES = {"fedavg": 0.75, "median": 0.83, "trimmed-mean": 0.81, "multi-krum": 0.82}
@@ -41,7 +41,9 @@ def test_ours_the_papers_and_the_difference_stand_side_by_side():
 
 
 def test_the_baseline_without_attack_is_scored_for_the_attack_of_its_table():
-    records = [adult("none", accuracy=0.9, success=0.3), adult("label-flipping", accuracy=0.7, success=0.8)]
+    goals = label_flipping_goal(source=3), label_flipping_goal()
+    clean = adult("none", accuracy=0.9, goals=goals, success=[0.1, 0.3])
+    records = [clean, adult("label-flipping", accuracy=0.7, success=0.8)]
     table = find_table(build_board("own", records), FLIPPING)
     assert [row.label for row in table.rows] == ["fedavg (no attack)", "fedavg"]
     assert find_cell(table, "fedavg (no attack)", "attack_success_rate").mean == pytest.approx(0.3)
