@@ -21,6 +21,10 @@ _MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, since `fflbench --help` needs none of them."""
     if name in _MODULES:

@@ -36,6 +36,8 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
         fflbench.aggregate("multi-krum", updates, f=2)
         fflbench.aggregate("clipping + nnm + trimmed-mean", updates, f=2, clipping={"bound": 1.0})
     """
+    for reserved in {"participants", "seed"} & parameters.keys():
+        raise ParameterError(f"aggregate has no {reserved}: use Aggregator, which keeps a memory")
     return Aggregator(name, **parameters)(updates, weights=weights)
 
 
@@ -80,7 +82,8 @@ class Aggregator:
         """Return the aggregate of one round's updates, a vector of their type.
 
         `weights` are the senders' numbers of examples (default: equal), `participants` the numbers of the senders, from
-        0 (default: 0, 1, 2, ... in the order of the rows). A call that raises an error leaves the memory as it was.
+        0 (default: 0, 1, 2, ... in the order of the rows). A call that raises an error leaves the memory as it was,
+        also where the rule has no answer; in a federation, a rule may remember such a round.
         """
         matrix = check_updates(updates)
         try:

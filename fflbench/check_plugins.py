@@ -88,7 +88,9 @@ def _all_entries() -> list[Entry]:
 
 def _check_and_print(entry: Entry) -> bool:
     """Print which requirements a plugin meets, and return whether it meets all that could be checked."""
-    holding, failing, left_out = [], [], []
+    holding: list[str] = []
+    failing: list[str] = []
+    left_out: list[str] = []
     checks = applicable_checks(entry)
     with progress_bar(f"checking {entry}", len(checks)) as advance:
         for check in checks:
@@ -97,11 +99,15 @@ def _check_and_print(entry: Entry) -> bool:
                     check(entry)
                 holding.append(f"holds: {check.claim}")
             except ConformanceError as error:
-                failing.append(f"does not hold: {check.claim}: {error}")
+                if any(str(error) in line for line in failing):
+                    left_out.append(f"not checked, for the same reason: {check.claim}")
+                else:
+                    failing.append(f"does not hold: {check.claim}: {error}")
             except NotCheckedError as error:
                 left_out.append(f"not checked: {check.claim}: {error}")
             advance(1)
-    _print_section(f"{entry}, {entry.file}", [*holding, *left_out, *failing])
+    count = f"all {len(holding)} hold" if len(holding) == len(checks) else f"{len(holding)} of {len(checks)} hold"
+    _print_section(f"{entry}, {entry.file}: {count}", [*holding, *failing, *left_out])
     agrees = True
     if entry.kind in COMPARED and entry.name in REFERENCES:
         agrees = _compare_and_print(RegisteredFunction(entry), REFERENCES[entry.name], {})

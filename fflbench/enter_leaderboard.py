@@ -15,7 +15,7 @@ from fflbench.execution.cells_to_run import RunPlan, check_options, with_finishe
 from fflbench.execution.run_options import Options
 from fflbench.execution.run_suite import run_planned_cells
 from fflbench.federation import chain
-from fflbench.records import jsonl_file, validation
+from fflbench.records import jsonl_file
 from fflbench.records.cell_configuration import CHAIN
 from fflbench.records.collection import (
     ENTRY,
@@ -95,7 +95,7 @@ def enter(request: EntryRequest, options: Options, *, dry_run: bool = False) -> 
         raise typer.Exit(1)
     made = _write_entry(out / ENTERED, entry, planned.store, records, board, list(shared.values()))
     # Without the plugin, as everybody else makes the leaderboard again.
-    with registry.without_plugin(Path(request.file)):
+    with registry.without_plugins(options.plugins):
         _add_to_board(folder, made, defense.label, log)
 
 
@@ -152,8 +152,8 @@ def _describe_entry(name: str, link: str, citation: str) -> LeaderboardEntry:
         return LeaderboardEntry(name=name, link=link, citation=citation[:500])
     except ValidationError as error:
         raise FflbenchError(
-            f"the entry cannot be described: {validation.first_problem(error)} (--name takes letters, digits, spaces, "
-            "hyphens, dots and plus signs, --link an address that begins with https://)"
+            "the entry cannot be described: --name takes letters, digits, spaces, hyphens, dots and plus signs, --link "
+            "an address that begins with https://"
         ) from error
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from fflbench import registry
 from fflbench.arrays.conversion import real_numbers
-from fflbench.errors import FflbenchError, error_in_one_line
+from fflbench.errors import FflbenchError, did_you_mean_hint, error_in_one_line
 from fflbench.types import Matrix
 
 SAME_NAMES = {
@@ -80,6 +80,8 @@ def load_function(text: str) -> "ForeignFunction":
     try:
         target: Any = load_module(place)
         for part in name.split("."):
+            if not hasattr(target, part):
+                raise FflbenchError(f"{place} has no {name}{did_you_mean_hint(part, dir(target))}")
             target = getattr(target, part)
         arguments = _arguments(target)
     except (FflbenchError, KeyboardInterrupt):

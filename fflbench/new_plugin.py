@@ -91,18 +91,21 @@ def _check_name(kind: NewKind, name: str, source: str) -> None:
     """Raise an error for a name that cannot be used, with the reason."""
     if not NAME.fullmatch(name) or len(name) > LONGEST:
         raise FflbenchError(
-            f'"{name}" is no name for a plugin: up to {LONGEST} small letters, digits and hyphens, as in my-{kind}'
+            f'"{name}" is no name for a plugin: up to {LONGEST} small letters and digits, a letter first, with single '
+            f"hyphens between words, as in my-{kind}"
         )
     registry.load_installed()
     registered, example = EXAMPLES[kind]
-    if registry.find(registered, name):
-        raise FflbenchError(f'{registered} "{name}" is registered already: choose another name')
+    if there := registry.namesake(registered, name):
+        raise FflbenchError(f"{there} is registered already: choose another name")
     identifier, class_name = _identifier(name), _class_name(name)
     own = {_identifier(example), _class_name(example)}
     taken = {*(set(_names(source)) - own), *keyword.kwlist, *dir(builtins)}
     for word in (identifier, class_name):
         if word in taken:
             raise FflbenchError(f'"{word}" has a meaning in such a file already: choose another name than {name}')
+    if identifier.startswith("test_") or identifier in ("test", "conftest"):
+        raise FflbenchError(f"pytest would take {identifier}.py for tests: choose another name")
     if importlib.util.find_spec(identifier):
         raise FflbenchError(f"{identifier}.py would hide the Python module {identifier}: choose another name")
 

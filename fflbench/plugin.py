@@ -94,6 +94,7 @@ from fflbench.types import Coefficients, Indices, Inputs, Labels, Matrix, State,
 if TYPE_CHECKING:
     from fflbench.engines.engine import Engine, LocalData
     from fflbench.engines.flat_model import FlatModel
+    from fflbench.engines.losses import losses
     from fflbench.execution.jobs_and_events import (
         Events,
         Finished,
@@ -132,6 +133,7 @@ LOADED_ON_FIRST_USE = {
     "infer_labels": "fflbench.privacy.gradient_inversion:infer_labels",
     "invert_gradients": "fflbench.privacy.gradient_inversion:invert_gradients",
     "invert_by_cosine": "fflbench.privacy.cosine_inversion:invert_by_cosine",
+    "losses": "fflbench.engines.losses:losses",
     "new_model": "fflbench.federation.rounds:new_model",
     "parameter_names": "fflbench.privacy.per_example_signals:parameter_names",
     "run_cell": "fflbench.execution.run_cell:run_cell",
@@ -232,6 +234,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "Engine",
     "FlatModel",
     "LocalData",
+    "losses",
     # Privacy attacks: reconstruction, membership inference, property inference
     "ReconstructedExamples",
     "MembershipAttack",
@@ -327,3 +330,7 @@ def __getattr__(name: str) -> Any:
     if name in LOADED_ON_FIRST_USE:
         return resolve_name(LOADED_ON_FIRST_USE[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -30,7 +30,8 @@ def poison(
     """Return the updates that attackers send beside honest ones, a matrix with one row per attacker.
 
     Numpy in, numpy out; torch in, torch out. The attack computes in single precision, as in a suite, and gets only what
-    it declares that it must know. Those that work on data or on local training are refused.
+    it declares that it must know. Those that only work on data or on local training are refused, and those that also
+    do need the result of that: `own`. Rows that are not finite are returned as they are.
 
     `own` are the attackers' updates before poisoning, one row for each (default: the mean of the honest updates),
     `model` is the global model (default: zeros). `defense` is for attacks that declare "defense": a chain, or an
@@ -49,6 +50,8 @@ def poison(
     n, d = given.shape
     rows = _single_precision(given, "honest updates")
     attack = _create_attack(entry, parameters, count / (n + count))
+    if own is None and (attack.overrides("poison_data") or attack.overrides("train")):
+        raise ParameterError(f"{entry} also changes data or local training: give own, the attackers' updates after it")
     columns = Columns.of_length(d)
     # In double precision, in which the sum of the largest numbers is finite.
     mean = rows.mean(0, dtype=np.float64).astype(np.float32)
@@ -112,7 +115,8 @@ def _check_own(own: Any, count: int, d: int) -> Matrix:
 
 def _check_model(model: Any, d: int) -> Vector:
     wanted = f"model must be a vector of {d} finite numbers"
-    weights = to_real_numbers(model, wanted).astype(np.float32)
+    with np.errstate(over="ignore"):
+        weights = to_real_numbers(model, wanted).astype(np.float32)
     if weights.shape != (d,) or not np.isfinite(weights).all():
         raise ParameterError(wanted)
     return weights

@@ -24,15 +24,17 @@ from fflbench.registry import Entry, Kind
 from fflbench.source_digest import source_digest
 
 FILLED_IN = {
-    "weights": "weight of each row in a mean: its sender's number of examples, unless the transport sets another",
-    "participants": "number of each row's sender",
-    "columns": "which columns are parameters, which are the last layer's, which are buffers",
-    "model": "the global model that participants started from",
-    "scale": "factor by which the round multiplies the aggregate",
-    "root_update": "update that the server trained on its own examples",
-    "norms": "Euclidean norm of every row",
-    "distances": "squared Euclidean distances between all rows, a matrix",
-    "rng": "a numpy generator, the only source of random numbers",
+    "weights": "weight of each row in a mean, not normalised: its sender's number of examples, unless the transport "
+    "sets another (a vector)",
+    "participants": "number of each row's sender (a vector of int64)",
+    "columns": "which columns are parameters, which are the last layer's (`Columns`, with slices `parameters` and "
+    "`last_layer`)",
+    "model": "the global model that participants started from (a vector of float32)",
+    "scale": "factor by which the round multiplies the aggregate (a number)",
+    "root_update": "update that the server trained on its own examples (a vector of float32)",
+    "norms": "Euclidean norm of every row (a vector of float64)",
+    "distances": "squared Euclidean distances between all rows (an n x n matrix of float64)",
+    "rng": "the only source of random numbers (`numpy.random.Generator`)",
 }
 """Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""
 
@@ -252,14 +254,15 @@ def _register(
     if inspect.isabstract(target):
         raise TypeError(f'{kind} "{name}" must define {", ".join(sorted(target.__abstractmethods__))}')
     if inspect.isclass(target) and kind not in FACTORIES:
-        known_parameters = _class_parameters(kind, name, target, knows=tuple(knows), **declared)
+        guarantee = {"label": f'{kind} "{name}"', "tolerates": tolerates, "defined": defined or tolerates}
+        known_parameters = _class_parameters(kind, name, target, guarantee, knows=tuple(knows), **declared)
     elif inspect.isfunction(target) and kind in FACTORIES:
         known_parameters = ()
     elif inspect.isfunction(target) and kind in FUNCTIONS:
         read = plugin_parameters.parameters_of_function(target, tuple(FILLED_IN))
         known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
         if any(each.name == "f" for each in known_parameters):
-            is_tolerated(tolerates, 0, 1), is_tolerated(defined or tolerates, 0, 1)
+            _check_conditions(tolerates, defined or tolerates)
     else:
         raise TypeError(f'{kind} "{name}" must be {_required_form(kind)}')
     registry.add(
@@ -284,19 +287,36 @@ def _register(
     return target
 
 
+def _check_conditions(*conditions: str) -> None:
+    """Raise an error for conditions on f and n that cannot be read."""
+    for condition in conditions:
+        is_tolerated(condition, 0, 1)
+
+
 def _class_parameters(
-    kind: Kind, name: str, target: type[Any], *, knows: tuple[str, ...], participants: bool = False, **declared: bool
+    kind: Kind,
+    name: str,
+    target: type[Any],
+    guarantee: dict[str, str],
+    *,
+    knows: tuple[str, ...],
+    participants: bool = False,
+    **declared: bool,
 ) -> tuple[Parameter, ...]:
     """Make a class a dataclass with the attributes that its decorator declares, and return its parameters."""
     _check_base(kind, name, target)
     if "__dataclass_fields__" not in vars(target):
         _inherit_annotations(target)
+        if kind is Kind.RULE and "f" in target.__annotations__:
+            _check_conditions(guarantee["tolerates"], guarantee["defined"])
+            target.__annotations__["f"] = F.annotation
+            target.f = vars(target).get("f", F.default)
         dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
     attributes: dict[str, Any] = {}
     if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION):
         attributes = {"knows": knows}
     if kind is Kind.RULE:
-        attributes = {"needs_participants": participants, "needs_root_update": declared["root_update"]}
+        attributes = {"needs_participants": participants, "needs_root_update": declared["root_update"], **guarantee}
     for attribute, value in attributes.items():
         setattr(target, attribute, value)
     return plugin_parameters.parameters_of_dataclass(target)

@@ -151,8 +151,7 @@ def add(entry: Entry) -> None:
             f'"{entry.name[:20]}…" cannot be a name: it has {len(entry.name)} letters, and at most {LETTERS} fit'
         )
     key = entry.kind, entry.name
-    shared = CHAINED if entry.kind in CHAINED else (entry.kind,)
-    present = next((_entries[kind, entry.name] for kind in shared if (kind, entry.name) in _entries), None)
+    present = namesake(entry.kind, entry.name)
     if present and (present.kind, present.file, _qualname(present)) != (entry.kind, entry.file, _qualname(entry)):
         raise DuplicateNameError(
             f"{entry} is registered twice, by {_qualname(present)} in {present.file} and by {_qualname(entry)} in "
@@ -162,6 +161,12 @@ def add(entry: Entry) -> None:
     if present and present.module != entry.module:
         return
     _entries[key] = entry
+
+
+def namesake(kind: Kind, name: str) -> Entry | None:
+    """Return the entry that a new one of this kind and name would collide with: parts of chains share their names."""
+    shared = CHAINED if kind in CHAINED else (kind,)
+    return next((_entries[each, name] for each in shared if (each, name) in _entries), None)
 
 
 def _qualname(entry: Entry) -> str:
@@ -180,9 +185,10 @@ def entries_of_file(file: Path) -> list[Entry]:
 
 
 @contextmanager
-def without_plugin(file: Path) -> Iterator[None]:
-    """Remove the entries of an outside plugin for a while, as if it was not loaded."""
-    removed = {(entry.kind, entry.name): entry for entry in entries_of_file(file) if entry.source}
+def without_plugins(plugins: Iterable[str]) -> Iterator[None]:
+    """Remove the entries of plugins that the user named for a while, as if they were not loaded."""
+    modules = [module_name_of_file(each) if each.endswith(".py") else each for each in plugins]
+    removed = {key: entry for key, entry in _entries.items() if any(_is_in_module(entry, module) for module in modules)}
     for key in removed:
         del _entries[key]
     try:
@@ -204,7 +210,7 @@ def get(kind: Kind, name: str) -> Entry:
     names = [entry.name for entry in entries(kind)]
     raise NotRegisteredError(
         f'{kind} "{name}" is not registered{did_you_mean_hint(name, names)} '
-        f"(fflbench list {kind.plural}; a file of your own: --plugin)"
+        f"(fflbench list {kind.plural}; a file of your own: --plugin, or import it in Python)"
     )
 
 
@@ -221,6 +227,10 @@ def load_named(plugins: Iterable[str]) -> tuple[Failure, ...]:
     return tuple(failure for plugin in plugins for failure in _import_plugin(plugin))
 
 
+def _is_in_module(entry: Entry, module: str) -> bool:
+    return f"{entry.module}.".startswith(f"{module}.")
+
+
 def _import_plugin(plugin: str) -> Iterator[Failure]:
     name = plugin
     try:
@@ -232,7 +242,7 @@ def _import_plugin(plugin: str) -> Iterator[Failure]:
         raise
     # Foreign code may raise anything, sys.exit() included.
     except BaseException as error:
-        for key in [key for key, entry in _entries.items() if f"{entry.module}.".startswith(f"{name}.")]:
+        for key in [key for key, entry in _entries.items() if _is_in_module(entry, name)]:
             del _entries[key]
         hint = ""
         if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or "."):

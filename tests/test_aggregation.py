@@ -386,3 +386,9 @@ def test_a_rule_that_gives_no_vector_or_no_finite_one_is_named(own_registry):
         aggregate("nothing-at-all", UPDATES)
     with pytest.raises(ParameterError, match='defense "infinite" gave values that are not finite'):
         aggregate("infinite", UPDATES)
+
+
+@pytest.mark.parametrize("given", [{"seed": 5}, {"participants": 50}])
+def test_what_only_an_aggregator_has_is_refused(given):
+    with pytest.raises(ParameterError, match="use Aggregator"):
+        aggregate("median", np.eye(3), **given)

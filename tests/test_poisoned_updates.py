@@ -166,6 +166,22 @@ def test_an_attack_on_data_alone_is_refused(name):
         poison(name, HONEST, attackers=2)
 
 
+def test_an_attack_that_also_poisons_data_needs_the_updates_after_it(own_registry):
+    @attack("both", title="Both", knows=["own data"])
+    class Both(Attack):
+        """Poisons data, and reverses updates."""
+
+        def poison_data(self, examples, task, round, rng):
+            return examples
+
+        def poison_updates(self, known):
+            return -known.updates
+
+    with pytest.raises(ParameterError, match="also changes data or local training: give own"):
+        poison("both", HONEST, attackers=2)
+    np.testing.assert_array_equal(poison("both", HONEST, attackers=2, own=HONEST[:2]), -HONEST[:2])
+
+
 def test_an_attack_that_asks_for_a_task_says_so(recorded):
     recorded(["own data"], lambda known: known.updates * len(known.task.classes))
     with pytest.raises(

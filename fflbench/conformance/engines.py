@@ -12,10 +12,11 @@ from fflbench.conformance.check_registry import (
     require_same_bits,
     require_unchanged,
 )
-from fflbench.conformance.small_federation import small_task
+from fflbench.conformance.small_federation import BinaryDigits, DropoutDigits, SmallDigits, small_task
 from fflbench.engines.engine import Engine, LocalData
 from fflbench.engines.flat_model import FlatModel
 from fflbench.engines.loop import Loop
+from fflbench.errors import ParameterError
 from fflbench.federation.rounds import new_model
 from fflbench.registry import Entry, Kind
 from fflbench.types import Indices, Matrix, Vector
@@ -27,9 +28,9 @@ HELD = [np.arange(start, start + count) for start, count in ((0, 30), (30, 10), 
 """Examples of four participants, in different numbers."""
 
 
-def small_training_inputs(**fields: Any) -> tuple[FlatModel, LocalData, Vector]:
+def small_training_inputs(kind: type[SmallDigits] = SmallDigits, **fields: Any) -> tuple[FlatModel, LocalData, Vector]:
     """Return a small model, local data and the model's weights."""
-    task = small_task(local_epochs=2, **fields)
+    task = small_task(kind, local_epochs=2, **fields)
     data = task.data().train
     model = FlatModel(new_model(task, 0), torch.device("cpu"))
     local = LocalData(torch.from_numpy(data.x), torch.from_numpy(data.y), HELD, 0, task)
@@ -69,10 +70,20 @@ def check_inputs_unchanged(entry: Entry) -> None:
 def check_same_as_loop(entry: Entry) -> None:
     """Check that updates are those of training one participant after the other, up to rounding."""
     for fields in ({}, {"optimizer": "adam", "learning_rate": 0.01}, {"proximal": 0.1}, {"local_steps": 3}):
-        model, data, weights = small_training_inputs(**fields)
-        expected = Loop(model, data).train(weights, TRAINED, 0)
-        given = train_with_engine(entry, **fields)
-        bound = ROUNDING * float(np.abs(expected).max())
-        same = given.shape == expected.shape and np.allclose(given, expected, atol=bound)
-        settings = ", ".join(f"{name} = {value}" for name, value in fields.items()) or "its defaults"
-        require(same, entry, f"gave other updates than training one by one, with {settings}")
+        _require_same_as_loop(entry, ", ".join(f"{name} = {value}" for name, value in fields.items()), **fields)
+    _require_same_as_loop(entry, 'loss = "binary-cross-entropy"', BinaryDigits)
+    try:
+        _require_same_as_loop(entry, "dropout", DropoutDigits)
+    except ParameterError:
+        # An engine may refuse models that it cannot train.
+        return
+
+
+def _require_same_as_loop(entry: Entry, setting: str, kind: type[SmallDigits] = SmallDigits, **fields: Any) -> None:
+    model, data, weights = small_training_inputs(kind, **fields)
+    expected = Loop(model, data).train(weights, TRAINED, 0)
+    model, data, weights = small_training_inputs(kind, **fields)
+    given = entry.target(model, data).train(weights, TRAINED, 0)
+    bound = ROUNDING * float(np.abs(expected).max())
+    same = given.shape == expected.shape and np.allclose(given, expected, atol=bound)
+    require(same, entry, f"gave other updates than training one by one, with {setting or 'its defaults'}")

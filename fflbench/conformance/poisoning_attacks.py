@@ -1,5 +1,6 @@
 """Checks of poisoning attacks."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,25 @@ def check_determinism(entry: Entry) -> None:
         return train_and_poison(small_federation(entry, seed))
 
     require_same_bits(entry, lambda: run(0), lambda: run(1))
+
+
+@register_check(Kind.ATTACK, applies=lambda entry: "defense" in entry.knows)
+def check_server_without_answer(entry: Entry) -> None:
+    """Check that attackers send rows also where `known.simulate` gives None, since the server would keep its model."""
+    federation = small_federation(entry)
+    federation.__dict__["_simulate"] = lambda selected, updates: None
+    train_and_poison(federation)
+
+
+@register_check(Kind.ATTACK, applies=lambda entry: "honest updates" in entry.knows)
+def check_round_of_attackers_alone(entry: Entry) -> None:
+    """Check that attackers send finite rows in a round without honest participants."""
+    federation = small_federation(entry)
+    federation.participants.attackers = np.arange(federation.task.participants)
+    # Means of no rows warn, and are no error by themselves.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        require_finite(entry, "attackers' rows", train_and_poison(federation))
 
 
 @register_check(Kind.ATTACK, applies=overrides_hook("poison_data"))

@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -160,6 +160,33 @@ class NormalisedDigits(SmallDigits):
     def model(self) -> nn.Module:
         """Return a perceptron with buffers."""
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropoutDigits(SmallDigits):
+    """The same digits and a perceptron with dropout, which draws random numbers."""
+
+    def model(self) -> nn.Module:
+        """Return a perceptron with dropout."""
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 10))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinaryDigits(SmallDigits):
+    """Whether a digit is at least five, and a perceptron with one output."""
+
+    classes = ("low", "high")
+    loss: Literal["cross-entropy", "binary-cross-entropy"] = "binary-cross-entropy"
+
+    def data(self) -> Data:
+        """Return a part of the digits, in two classes."""
+        parts = (_load_few_digits().train, _load_few_digits().test)
+        train, test = (Examples(part.x, (part.y >= 5).astype(part.y.dtype)) for part in parts)
+        return Data(train, test)
+
+    def model(self) -> nn.Module:
+        """Return a perceptron with one output."""
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 1))
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from fflbench.engines.engine import LocalData
 from fflbench.engines.flat_model import FlatModel
 from fflbench.engines.losses import losses
 from fflbench.engines.optimizer import Optimizer
+from fflbench.errors import ParameterError
 from fflbench.types import Indices, Matrix, Vector
 
 Edit = Callable[[Tensor], object]
@@ -24,6 +25,8 @@ class Loop:
         self.model, self.data = model, data
         self.parameters = list(model.model.parameters())
         self.trained = [parameter for parameter in self.parameters if parameter.requires_grad]
+        if not self.trained:
+            raise ParameterError("all parameters of the model are frozen, so that there is nothing to train")
         self.learned = model.flat[model.columns.parameters]
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:

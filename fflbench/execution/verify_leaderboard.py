@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeGuard
 
+from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError
 from fflbench.execution.run_cell import run_cell
 from fflbench.measures.measure import Measure
@@ -17,6 +18,7 @@ from fflbench.records.file_replacement import refuse_symbolic_links, replace_fil
 from fflbench.records.jsonl_file import ENTRIES
 from fflbench.records.manifest import build_manifest
 from fflbench.records.record import Record
+from fflbench.report import leaderboard
 from fflbench.report.statistics import prediction_interval
 from fflbench.suites.cell import Cell
 
@@ -68,7 +70,11 @@ def verify_sample(
         _run_again_and_compare(collection, record, device, plugins)
         for record in track_progress(chosen, "Running again")
     ]
-    _mark_verified_in_entries(collection, [verdict.record.id for verdict in verdicts if verdict.confirmed])
+    confirmed = [verdict.record.id for verdict in verdicts if verdict.confirmed]
+    if _mark_verified_in_entries(collection, confirmed):
+        # Without the plugins, as everybody else makes the leaderboard again.
+        with registry.without_plugins(plugins):
+            leaderboard.generate(folder, None)
     return verdicts, collection.problems
 
 
@@ -199,8 +205,8 @@ def _values_of_other_seeds(collection: RecordCollection, record: Record, name: s
             yield float(value)
 
 
-def _mark_verified_in_entries(collection: RecordCollection, verified: list[str]) -> None:
-    """Add the confirmed cells to the entries from outside that reported them."""
+def _mark_verified_in_entries(collection: RecordCollection, verified: list[str]) -> bool:
+    """Add the confirmed cells to the entries from outside that reported them, and return whether there were any."""
     changed = {}
     for folder in sorted((collection.folder / ENTRIES).glob("[!.]*")):
         ours = [cell for cell in verified if collection.places[cell].folder == folder]
@@ -213,3 +219,4 @@ def _mark_verified_in_entries(collection: RecordCollection, verified: list[str])
             replace_files(collection.folder / ENTRIES, changed)
         except OSError as error:
             raise RecordError(f"verified cells cannot be recorded in {collection.folder}: {error.strerror}") from error
+    return bool(changed)

@@ -128,7 +128,7 @@ def _find_part(name: str, text: str) -> Entry:
     inside = "" if name == text.strip() else f' of "{text}"'
     raise NotRegisteredError(
         f'defense "{name}"{inside} is not registered{did_you_mean_hint(name, names)} '
-        "(fflbench list defenses; a file of your own: --plugin)"
+        "(fflbench list defenses; a file of your own: --plugin, or import it in Python)"
     )
 
 
@@ -275,7 +275,7 @@ class Chain:
         if self.transport.rows == "mixture" and self.assumed_attackers(selected, selected, 0) is not None:
             flags.append(f"{mixtures}, so that f attackers can reach more than f of them")
         steps = zip(self.server.preaggregations, self._row_counts(selected), strict=False)
-        warnings = [flag for step, n in steps for flag in step.warnings(selected, n)]
+        warnings = [flag for step, n in steps for flag in step.warnings_about_f(selected, n)]
         return [*flags, *self.transport.flags(), *warnings, *self.rule.flags()]
 
     def _row_counts(self, n: int) -> list[int]:

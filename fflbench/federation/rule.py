@@ -41,11 +41,78 @@ def require_rows(view: View, feedback: Feedback | None = None) -> None:
         raise NoAnswerError("no update was left", feedback)
 
 
-class Rule:
+class AssumedAttackers:
+    """Number of attackers that a part of a defense assumes, where it has a parameter f."""
+
+    label: str
+    """Name of the part in messages."""
+    tolerates: str = ""
+    """Condition on f attackers among n under which its guarantee holds; set by the decorator that registers it."""
+    defined: str = ""
+    """Condition under which it has an answer at all; set by the decorator that registers it."""
+
+    @property
+    def f_setting(self) -> Any:
+        """Its parameter f as a suite sets it: a number, a percentage, "bound" or "attackers"; None without one."""
+        return getattr(self, "f", None)
+
+    @property
+    def uses_oracle(self) -> bool:
+        """Whether its f is the true number of attackers."""
+        return bool(self.f_setting == ORACLE)
+
+    def validate(self, n: int, selected: int) -> None:
+        """Raise a `ParameterError` for parameters that cannot work with n rows of so many selected participants."""
+        f = self.assumed_attackers(selected, n)
+        if f is not None:
+            self._check_f(f, n)
+
+    def assumed_attackers(self, selected: int, n: int, attackers: int | None = None) -> int | None:
+        """Return its f among n rows; None without one, or where it is the true number and that is not known."""
+        f: int | str | None = self.f_setting
+        if f == ORACLE:
+            return attackers
+        if f == "bound":
+            return largest_tolerated(self.tolerates, n)
+        if isinstance(f, str) and (percentage := PERCENTAGE.fullmatch(f)):
+            return int(selected * Fraction(percentage[1]) / 100)
+        check_f_text(self.label, f)
+        assert not isinstance(f, str)
+        return f
+
+    def f_of(self, view: View) -> int:
+        """Return its f among the rows of a view; `NoAnswerError` where it is not defined for so many attackers."""
+        n = len(view.rows)
+        f = self.assumed_attackers(view.selected, n, view.attackers)
+        if f is None:
+            raise ParameterError(f'{self.label}: f = "{ORACLE}" is known only in a federation; give a number')
+        try:
+            self._check_f(f, n)
+        except ParameterError as error:
+            raise NoAnswerError(str(error)) from error
+        return f
+
+    def warnings_about_f(self, selected: int, n: int) -> list[str]:
+        """Return warnings about an f that is an oracle, 0, or defined but beyond what is guaranteed."""
+        name = self.label.partition('"')[2].rstrip('"')
+        if self.uses_oracle:
+            return [f"{name} knows the true number of attackers of each round: an oracle"]
+        f = self.assumed_attackers(selected, n)
+        if f is not None and not is_tolerated(self.tolerates, f, n):
+            return [f"f = {f} of {n} is beyond what {name} guarantees ({self.tolerates})"]
+        return [f"f = 0 of {n}: {name} is set to tolerate no attacker"] if f == 0 else []
+
+    def _check_f(self, f: int, n: int) -> None:
+        if not is_tolerated(self.defined, f, n):
+            raise ParameterError(f"{self.label} needs {self.defined}, but f = {f} and n = {n}")
+
+
+class Rule(AssumedAttackers):
     """A rule with a memory, or one that selects participants or sends them feedback.
 
     A subclass is a dataclass whose fields are its parameters. State that lasts from round to round stands in `memory`,
-    as arrays, and is saved and restored with the cell.
+    as arrays, and is saved and restored with the cell. With a field `f: int`, `self.f_of(view)` is the number of
+    attackers that a suite lets it assume.
     """
 
     needs_participants: bool = False
@@ -57,14 +124,6 @@ class Rule:
     memory: Memory
     """State that lasts from round to round, as arrays by name: saved and restored with the cell."""
 
-    @property
-    def uses_oracle(self) -> bool:
-        """Whether it needs the true number of attackers."""
-        return False
-
-    def validate(self, n: int, selected: int) -> None:
-        """Raise a `ParameterError` for parameters that cannot work with n rows of so many selected participants."""
-
     def begin(self, setting: ServerSetting) -> None:
         """Prepare for the first round: keep the setting, with an empty `memory`."""
         self.setting, self.memory = setting, {}
@@ -75,13 +134,6 @@ class Rule:
         twin.begin(self.setting)
         twin.memory = {name: array.copy() for name, array in self.memory.items()}
         return twin
-
-    def assumed_attackers(self, selected: int, n: int, attackers: int | None = None) -> int | None:
-        """Return the number of attackers it is set to tolerate among n rows; None where it has no f.
-
-        The true number of attackers is given where it is known.
-        """
-        return None
 
     def select(self, round: int, rng: np.random.Generator) -> Indices:
         """Return the participants of a round, in ascending order; the default is the same for all rules."""
@@ -99,8 +151,8 @@ class Rule:
         return {}
 
     def flags(self) -> list[str]:
-        """Return warnings for readers of the results about this rule in this setting."""
-        return []
+        """Return warnings for readers of the results about this rule in this setting: by default, about its f."""
+        return self.warnings_about_f(self.setting.per_round, self.setting.rows)
 
 
 class Geometry:
@@ -135,72 +187,35 @@ class Geometry:
         return Geometry(rows, None if known is None else coefficients @ known @ coefficients.T)
 
 
-class Function:
+class Function(AssumedAttackers):
     """A registered function of a matrix, with its parameters and the arguments that the round fills in."""
 
     def __init__(self, entry: Entry, parameters: Mapping[str, Any]) -> None:
         self.entry = entry
+        self.label, self.tolerates, self.defined = str(entry), entry.tolerates, entry.defined
         self.parameters = dict(parameters)
         self.filled_in = [name for name in inspect.signature(entry.target).parameters if name in FILL]
-        if "f" in self.parameters:
-            _check_f_text(entry, self.parameters["f"])
+        check_f_text(self.label, self.f_setting)
 
     @property
-    def uses_oracle(self) -> bool:
-        """Whether its f is the true number of attackers."""
-        return bool(self.parameters.get("f") == ORACLE)
-
-    def validate(self, n: int, selected: int) -> None:
-        """Raise a `ParameterError` for an f that the function cannot tolerate among n rows."""
-        f = self.assumed_attackers(selected, n)
-        if f is not None:
-            self._check_f(f, n)
-
-    def assumed_attackers(self, selected: int, n: int, attackers: int | None = None) -> int | None:
-        """Return its f; None without one, or where it is the true number of attackers and that is not known."""
-        f = self.parameters.get("f")
-        if f == ORACLE:
-            return attackers
-        if f == "bound":
-            return largest_tolerated(self.entry.tolerates, n)
-        if isinstance(f, str) and (percentage := PERCENTAGE.fullmatch(f)):
-            return int(selected * Fraction(percentage[1]) / 100)
-        return f
-
-    def warnings(self, selected: int, n: int) -> list[str]:
-        """Return warnings about an f that is an oracle, 0, or defined but beyond what the function guarantees."""
-        if self.uses_oracle:
-            return [f"{self.entry.name} knows the true number of attackers of each round: an oracle"]
-        f = self.assumed_attackers(selected, n)
-        if f is not None and not is_tolerated(self.entry.tolerates, f, n):
-            return [f"f = {f} of {n} is beyond what {self.entry.name} guarantees ({self.entry.tolerates})"]
-        return [f"f = 0 of {n}: {self.entry.name} is set to tolerate no attacker"] if f == 0 else []
+    def f_setting(self) -> Any:
+        """Its parameter f."""
+        return self.parameters.get("f")
 
     def call(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Any:
         """Call the function with its parameters and the arguments that the round fills in."""
         require_rows(view)
-        n = len(view.rows)
         given = self.parameters | {name: FILL[name](view, geometry, rng) for name in self.filled_in}
         if "f" in given:
-            given["f"] = self.assumed_attackers(view.selected, n, view.attackers)
-            if given["f"] is None:
-                raise ParameterError(f'{self.entry}: f = "{ORACLE}" is known only in a federation; give a number')
-            try:
-                self._check_f(given["f"], n)
-            except ParameterError as error:
-                raise NoAnswerError(str(error)) from error
+            given["f"] = self.f_of(view)
         return self.entry.target(view.rows, **given)
 
-    def _check_f(self, f: int, n: int) -> None:
-        if not is_tolerated(self.entry.defined, f, n):
-            raise ParameterError(f"{self.entry} needs {self.entry.defined}, but f = {f} and n = {n}")
 
-
-def _check_f_text(entry: Entry, f: Any) -> None:
+def check_f_text(label: str, f: Any) -> None:
     """Raise an error for a text that is no way to set f."""
     percentage = PERCENTAGE.fullmatch(f) if isinstance(f, str) else None
     if isinstance(f, str) and f not in ("bound", ORACLE) and not (percentage and Fraction(percentage[1]) <= 100):
-        raise ParameterError(f'{entry}: f = "{f}" must be a number, a percentage such as "20%", "bound" or "{ORACLE}"')
+        raise ParameterError(f'{label}: f = "{f}" must be a number, a percentage such as "20%", "bound" or "{ORACLE}"')
 
 
 FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
@@ -242,10 +257,6 @@ class FunctionRule(Function, Rule):
         """Return the function's aggregate, with norms or distances that may be known already."""
         aggregate: Vector = self.call(view, geometry, rng)
         return aggregate
-
-    def flags(self) -> list[str]:
-        """Return warnings about its f."""
-        return self.warnings(self.setting.per_round, self.setting.rows)
 
 
 class Preaggregation(Function):

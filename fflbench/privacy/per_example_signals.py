@@ -50,12 +50,21 @@ class PerExampleSignals:
 
     def gradient_batches(self, weights: Vector, indices: Indices) -> Iterator[Tensor]:
         """Yield the gradients of examples' losses by the parameters, one row per example, several rows at a time."""
-        trainable, buffers = self._weights_by_name(weights), {}
-        for name in set(trainable) - set(parameter_names(self.columns)):
-            buffers[name] = trainable.pop(name)
+        tensors, trained = self._weights_by_name(weights), self._trained_names()
+        trainable = {name: tensors[name] for name in trained}
+        fixed = {name: tensor for name, tensor in tensors.items() if name not in trainable}
         for batch in self._index_batches(indices, max(1, GRADIENT_VALUES // self.columns.count)):
-            by_name = self.per_example_gradient(trainable, buffers, self.x[batch], self.y[batch])
-            yield torch.cat([by_name[name].flatten(1) for name in trainable], 1)
+            by_name = self.per_example_gradient(trainable, fixed, self.x[batch], self.y[batch])
+            # Participants leave frozen parameters as they are.
+            yield torch.cat(
+                [
+                    by_name[name].flatten(1)
+                    if name in by_name
+                    else tensors[name].new_zeros(len(batch), tensors[name].numel())
+                    for name in parameter_names(self.columns)
+                ],
+                1,
+            )
 
     def gradient_rms_by_coordinate(self, weights: Vector, indices: Indices) -> Tensor:
         """Return the root mean square of each coordinate of the examples' gradients, never zero."""
@@ -77,10 +86,11 @@ class PerExampleSignals:
             hook.remove()
         return torch.cat(inputs)
 
-    def _loss_of_example(
-        self, trainable: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor
-    ) -> Tensor:
-        return losses(self.task, self._model_outputs({**trainable, **buffers}, x[None]), y[None]).sum()
+    def _trained_names(self) -> list[str]:
+        return [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
+
+    def _loss_of_example(self, trainable: dict[str, Tensor], fixed: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return losses(self.task, self._model_outputs({**trainable, **fixed}, x[None]), y[None]).sum()
 
     def _model_outputs(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
         self.module.eval()

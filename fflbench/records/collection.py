@@ -73,7 +73,7 @@ class RecordCollection:
     def displayed_records(self) -> list[Record]:
         """Records as tables show them: ours also under the labels of defenses from outside that share them."""
         return [
-            record.model_copy(update={"shared_by": record.shared_by | self.shared_by[record.id]})
+            record.model_copy(update={"shared_by": record.shared_by | dict(sorted(self.shared_by[record.id].items()))})
             if record.id in self.shared_by
             else record
             for record in self.records
@@ -96,7 +96,7 @@ def read_collection(folder: Path) -> RecordCollection:
     collection = RecordCollection(folder)
     _read_checked_records(collection, folder)
     _add_outside_entries(collection, folder)
-    collection.records.sort(key=_record_sort_key)
+    collection.records.sort(key=record_sort_key)
     if not collection.records:
         reason = f": {collection.problems[0]}" if collection.problems else ""
         raise RecordError(f"there is no record in {folder}{reason}")
@@ -139,7 +139,7 @@ def _add_outside_records(collection: RecordCollection, theirs: RecordCollection,
             collection.reported[record.id] = entry.origin
 
 
-def _record_sort_key(record: Record) -> tuple[object, ...]:
+def record_sort_key(record: Record) -> tuple[object, ...]:
     """Return the sort key of a record: task and measure by name, no attack first, FedAvg first, then by name."""
     labels, chosen = record.labels, record.configuration
     attack = chosen.get("attack", {}).get("name", "")
@@ -224,7 +224,7 @@ def with_outside_entries(collection: RecordCollection, board: Path) -> RecordCol
     places = {record.id: collection.places[record.id] for record in own}
     joined = RecordCollection(board, own, collection.problems, {}, places)
     _add_outside_entries(joined, board)
-    joined.records.sort(key=_record_sort_key)
+    joined.records.sort(key=record_sort_key)
     return joined
 
 
@@ -270,7 +270,7 @@ def add_entry(entry_folder: Path, collection: RecordCollection) -> tuple[RecordC
     into = entry_subfolder(entry.name)
     if os.path.lexists(collection.folder / into / ENTRY):
         raise RecordError(f"the entry is not taken: {collection.folder / into} is there already")
-    files = _files_of_records(theirs, sorted(theirs.records, key=_record_sort_key), collection.folder, into)
+    files = _files_of_records(theirs, sorted(theirs.records, key=record_sort_key), collection.folder, into)
     # Written last: a folder without it was left by a command that was killed, and is no entry.
     files[f"{into}{ENTRY}"] = read_bytes(entry_folder / ENTRY, LARGEST_ENTRY)
     joined = replace(
@@ -281,7 +281,7 @@ def add_entry(entry_folder: Path, collection: RecordCollection) -> tuple[RecordC
         shared_by=dict(collection.shared_by),
     )
     _add_outside_records(joined, theirs, entry)
-    joined.records.sort(key=_record_sort_key)
+    joined.records.sort(key=record_sort_key)
     return joined, files
 
 

@@ -22,7 +22,8 @@ STALE = "stale: some of its records were made by older code than this"
 def build_board(suite: str, records: Sequence[Record], reported_origins: Mapping[str, str] | None = None) -> Board:
     """Return all tables and warnings; `reported_origins` gives the origin of records that were not reproduced here."""
     title, description = _suite_title_and_summary(suite, records)
-    every = group_records(records)
+    reported = reported_origins or {}
+    every = group_records(records, reported)
     tables = [*all_measures_table.tables_per_task(every)]
     measured = records_by_measure(records)
     for name, of_measure in measured.items():
@@ -33,13 +34,15 @@ def build_board(suite: str, records: Sequence[Record], reported_origins: Mapping
         # Two titles may have the same slug.
         taken.append(make_distinct_name(table.name, taken))
         tables[place] = table.model_copy(update={"name": taken[-1]})
-    cautions = _defenses_and_cautions_by_record(records, reported_origins or {})
+    cautions = _defenses_and_cautions_by_record(records, reported)
     timed = [record for of_measure in measured.values() if measure_class(of_measure).alone for record in of_measure]
     return Board(
         suite=suite,
         title=title,
         description=description,
-        tables=tuple(mark_other_processors(_add_cautions_to_rows(table, cautions), timed) for table in tables),
+        tables=tuple(
+            mark_other_processors(_add_cautions_to_rows(table, cautions), timed, reported) for table in tables
+        ),
         flags=tuple(_leaderboard_warnings(records, measured.values())),
     )
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from fflbench.errors import RecordError
 from fflbench.records.cell_configuration import defense_parts, is_configured_part
-from fflbench.records.collection import read_entry
+from fflbench.records.collection import read_entry, record_sort_key
 from fflbench.records.jsonl_file import ENTRIES
 from fflbench.records.record import Record
 from fflbench.records.store import read_all_records
+from fflbench.report.table_formats import to_markdown
 from fflbench.report.table_model import Board, Table, escape_html
 
 
@@ -23,6 +24,9 @@ class Tables(list[Table]):
         super().__init__(table for board in made for table in board.tables)
         self.flags = [flag for board in made for flag in board.flags]
         """Warnings that concern more than one row."""
+
+    def __repr__(self) -> str:
+        return "\n\n".join(to_markdown(table) for table in self)
 
     def _repr_html_(self) -> str:
         flags = "".join(f"<li>⚑ {escape_html(flag)}</li>" for flag in self.flags)
@@ -47,7 +51,8 @@ class Records(list[Record]):
 
         Columns are its id and suite, labels (task, attack, defense, ...), seed, status and metrics; parameters that
         differ among records of the same plugin, such as `attack.sigma` or `defense.clipping.bound`; `seconds.total` and
-        those of steps; `processor` and `error`. With `shared`, a record that several defenses share has a row for each.
+        those of steps; `processor` and `error`. A model that diverged has no metrics but `diverged`. With `shared`, a
+        record that several defenses share has a row for each.
         """
         try:
             import pandas as pd  # type: ignore[import-untyped, unused-ignore]
@@ -60,8 +65,14 @@ class Records(list[Record]):
         varied = _varied_parameters(records)
         rows = [
             (
-                {"id": record.id, "suite": record.suite, **record.labels, "seed": record.seed, "status": record.status},
-                record.metrics,
+                {
+                    "id": record.id,
+                    "suite": record.suite,
+                    **_labels(record),
+                    "seed": record.seed,
+                    "status": record.status,
+                },
+                _valid_metrics(record),
                 {column: value for column, _, value in _parameters(record) if column in varied},
                 {f"seconds.{step}": seconds for step, seconds in record.seconds.items()},
                 {"processor": record.manifest.get("processor"), "error": record.error},
@@ -85,6 +96,17 @@ class Records(list[Record]):
         return self.tables()._repr_html_()
 
 
+def _labels(record: Record) -> dict[str, str]:
+    """Return the labels of a record, with poisoning and privacy attacks in one column."""
+    return {"attack" if name == "privacy-attack" else name: label for name, label in record.labels.items()}
+
+
+def _valid_metrics(record: Record) -> dict[str, Any]:
+    """Return the metrics of a record as tables show them: without those of a model that diverged."""
+    diverged = record.metrics.get("diverged", False)
+    return {name: None if diverged and name != "diverged" else value for name, value in record.metrics.items()}
+
+
 def load(folder: str | Path) -> Records:
     """Return all records under a folder of results or leaderboards.
 
@@ -96,9 +118,8 @@ def load(folder: str | Path) -> Records:
     own = {record.id for file, record in read if not _is_entry(file.parent)}
     origins = {file.parent: _origin(file.parent) for file, _ in read if _is_entry(file.parent)}
     reported = {record.id: origins[file.parent] for file, record in read if file.parent in origins}
-    return Records(
-        (record for _, record in read), {cell: origin for cell, origin in reported.items() if cell not in own}
-    )
+    records = sorted((record for _, record in read), key=record_sort_key)
+    return Records(records, {cell: origin for cell, origin in reported.items() if cell not in own})
 
 
 def _is_entry(folder: Path) -> bool:

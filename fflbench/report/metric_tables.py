@@ -355,7 +355,7 @@ def _machine_note(group: RecordGroup) -> list[str]:
     """Return the machine that times were measured on; cells of other machines are marked."""
     if not group.measure.alone:
         return []
-    name = usual_processor(group.records)
+    name = usual_processor(group.records, group.reported)
     return [f"Measured on {name}; figures of other machines cannot be compared with these."]
 
 

@@ -1,7 +1,7 @@
 """Marks of times that were measured on another processor than the others of their table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fflbench.records.record import Record
 from fflbench.report.table_model import Row, Table, TableCell
@@ -12,15 +12,17 @@ def processor_name(record: Record) -> str:
     return str(record.manifest.get("processor") or "unknown")
 
 
-def usual_processor(records: Sequence[Record]) -> str:
-    """Return the processor of most records; of several, that of the first record."""
-    return Counter(map(processor_name, records)).most_common(1)[0][0]
+def usual_processor(records: Sequence[Record], reported: Collection[str]) -> str:
+    """Return the processor of most records that were not reported from outside, if any; of several, of the first."""
+    own = [record for record in records if record.id not in reported]
+    return Counter(map(processor_name, own or records)).most_common(1)[0][0]
 
 
-def mark_other_processors(table: Table, timed: Sequence[Record]) -> Table:
+def mark_other_processors(table: Table, timed: Sequence[Record], reported: Collection[str]) -> Table:
     """Return a table whose cells name their processor where it is not the usual one of their measure in the table.
 
-    `timed` are the records of measures of time, in the order of the leaderboard. No column with such a cell has marks
+    `timed` are the records of measures of time, in the order of the leaderboard, `reported` the ids of those that were
+    reported from outside. No column with such a cell has marks
     of tests, since times of two processors cannot be compared.
     """
     shown = {name for row in table.rows for cell in row.cells for name in cell.records}
@@ -31,7 +33,7 @@ def mark_other_processors(table: Table, timed: Sequence[Record]) -> Table:
     elsewhere = {
         record.id: processor_name(record)
         for records in by_measure.values()
-        for usual in [usual_processor(records)]
+        for usual in [usual_processor(records, reported)]
         for record in records
         if processor_name(record) != usual
     }

@@ -127,6 +127,8 @@ class RecordGroup:
     """Title of the measure and its setting, which follows the task's name."""
     task: str
     records: tuple[Record, ...]
+    reported: frozenset[str] = frozenset()
+    """Ids of records that were reported from outside."""
 
     @property
     def heading(self) -> str:
@@ -233,7 +235,7 @@ def records_by_measure(records: Sequence[Record]) -> dict[str, list[Record]]:
     return dict(sorted(by_name.items(), key=place))
 
 
-def group_records(records: Sequence[Record]) -> list[RecordGroup]:
+def group_records(records: Sequence[Record], reported: Iterable[str] = ()) -> list[RecordGroup]:
     """Return records by measure, task and setting, section by section; titles name the settings that differ."""
     made = []
     for name, of_measure in records_by_measure(records).items():
@@ -243,7 +245,7 @@ def group_records(records: Sequence[Record]) -> list[RecordGroup]:
             of_task = [record for record in of_measure if record.labels["task"] == task]
             for setting, of_setting in records_by_setting(of_task, excluded_parameter=measure.observed).items():
                 head = f"{title} ({setting})" if setting else title
-                made.append(RecordGroup(measure, head, task, tuple(of_setting)))
+                made.append(RecordGroup(measure, head, task, tuple(of_setting), frozenset(reported)))
     return made
 
 

@@ -262,7 +262,9 @@ class Table(_Model):
 
     def _repr_html_(self) -> str:
         """Return the table as notebooks show it: best in bold, ties with an equals sign."""
-        left, right = ' style="text-align: left"', ' style="text-align: right"'
+        left, right = (
+            f' style="text-align: {side}; white-space: nowrap; padding: 0.1em 0.6em"' for side in ("left", "right")
+        )
         heads = [f"<th{left}>{escape_html(key)}</th>" for key in self.keys]
         heads += [
             f'<th{right} title="{escape_html(column.meaning)}">{escape_html(column.title)}</th>'

@@ -24,10 +24,13 @@ class TorchOptimizers:
     def train_one(self, weights: Vector, participant: int, round: int) -> Vector:
         """Return one participant's update."""
         import torch
-        from torch.nn import functional as F
+
+        from fflbench.plugin import losses
 
         data, task, model = self.data, self.data.task, self.model.model.train()
         self.model.load(weights)
+        # Of dropout and the like.
+        torch.manual_seed(data.torch_seed(participant, round))
         start = [parameter.detach().clone() for parameter in model.parameters()]
         if task.optimizer == "adam":
             optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), task.learning_rate)
@@ -35,7 +38,7 @@ class TorchOptimizers:
             optimizer = torch.optim.SGD(model.parameters(), task.learning_rate, task.momentum)
         epochs = torch.from_numpy(data.example_order(participant, round))
         for batch in islice((batch for epoch in epochs for batch in epoch.split(task.batch_size)), task.local_steps):
-            loss = F.cross_entropy(model(data.x[batch]), data.y[batch])
+            loss = losses(task, model(data.x[batch]), data.y[batch]).mean()
             for parameter, first in zip(model.parameters(), start, strict=True):
                 loss = loss + task.proximal / 2 * (parameter - first).square().sum()
             optimizer.zero_grad()

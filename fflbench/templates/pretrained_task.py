@@ -27,6 +27,9 @@ class PretrainedDigits(Task):
 
         features = squeezenet1_1(weights=SqueezeNet1_1_Weights.DEFAULT).features
         features.requires_grad_(self.trained_features)
-        # Grey images of 8 x 8 become what the network expects: three channels, and more than 17 pixels on a side.
-        enlarged = (nn.Upsample(scale_factor=4), nn.Conv2d(1, 3, 1).requires_grad_(False))
-        return nn.Sequential(*enlarged, features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+        # Grey images of 8 x 8 become what the network expects: three equal channels, and more pixels.
+        channels = nn.Conv2d(1, 3, 1, bias=False).requires_grad_(False)
+        nn.init.ones_(channels.weight)
+        return nn.Sequential(
+            nn.Upsample(scale_factor=4), channels, features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)
+        )

@@ -47,6 +47,31 @@ def sends_too_few_rows():
 
 @refused(
     ATTACK,
+    "server-without-answer",
+    "attack \"wrong\" raised TypeError: unsupported operand type(s) for -: 'NoneType' and 'float' when it was checked "
+    "that attackers send rows also where `known.simulate` gives None, since the server would keep its model",
+)
+def expects_an_aggregate():
+    @attack("wrong", title="Wrong", knows=["defense", "honest updates"])
+    class Wrong(Attack):
+        def poison_updates(self, known):
+            return known.updates * np.sign(known.simulate(known.updates) - 1.0).astype(np.float32)
+
+
+@refused(
+    ATTACK,
+    "round-of-attackers-alone",
+    'attack "wrong" returned attackers\' rows with NaN or infinity, and must return finite numbers',
+)
+def sends_the_mean_of_nobody():
+    @attack("wrong", title="Wrong", knows=["honest updates"])
+    class Wrong(Attack):
+        def poison_updates(self, known):
+            return np.tile(known.honest.mean(0), (len(known.updates), 1))
+
+
+@refused(
+    ATTACK,
     "honest-updates-unchanged",
     'attack "wrong" writes to arrays that it was handed, and must leave them as they are',
 )

@@ -354,7 +354,7 @@ def observes_updates_of_nobody_in_a_measure():
     Kind.SUITE,
     "planning",
     'suite "wrong": FOLDER/wrong.toml: attacks: attack "gausian-noise" is not registered; did you mean '
-    '"gaussian-noise"? (fflbench list attacks; a file of your own: --plugin)',
+    '"gaussian-noise"? (fflbench list attacks; a file of your own: --plugin, or import it in Python)',
 )
 def names_an_attack_that_is_not_registered(tmp_path):
     text = 'title = "Wrong"\ntasks = ["digits-mlp"]\nattacks = ["gausian-noise"]\ndefenses = ["median"]\nseeds = [0]\n'

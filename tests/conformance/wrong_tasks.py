@@ -159,6 +159,14 @@ def trains_twice_as_far():
         return Doubled(model, data)
 
 
+@refused(ENGINE, "same-as-loop", 'engine "wrong" gave other updates than training one by one, with dropout')
+def draws_other_random_numbers():
+    @engine("wrong", title="Wrong")
+    def wrong(model, data):
+        data.torch_seed = lambda participant, round: 0
+        return Loop(model, data)
+
+
 @refused(
     ENGINE,
     "update-shape",

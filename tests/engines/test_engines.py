@@ -292,3 +292,8 @@ def test_frozen_parameters_stay_and_the_others_train_as_if_they_were_all(fields)
 def test_the_stacked_engine_refuses_frozen_parameters():
     with pytest.raises(ParameterError, match='frozen parameters; use engine = "loop"'):
         Stacked(FlatModel(frozen_model(), torch.device("cpu")), None)
+
+
+def test_a_model_without_anything_to_train_is_refused():
+    with pytest.raises(ParameterError, match="all parameters of the model are frozen"):
+        Loop(FlatModel(frozen_model().requires_grad_(False), torch.device("cpu")), None)

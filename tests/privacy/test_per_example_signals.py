@@ -54,3 +54,15 @@ def test_running_statistics_come_with_the_weights():
     weights[model.columns.spans[name]] += 1.0
     assert not torch.allclose(before, examination.losses(weights, np.arange(2)))
     assert name not in parameter_names(model.columns)
+
+
+def test_frozen_parameters_have_gradients_of_zero():
+    signals, model, _, _ = create_signals("adult-mlp", (10,), 2)
+    which = np.array([4, 0, 5])
+    weights = model.flat.numpy().copy()
+    whole = torch.cat(list(signals.gradient_batches(weights, which)))
+    first = next(model.model.parameters())
+    first.requires_grad_(False)
+    some = torch.cat(list(signals.gradient_batches(weights, which)))
+    assert not some[:, : first.numel()].any()
+    torch.testing.assert_close(some[:, first.numel() :], whole[:, first.numel() :])

@@ -30,18 +30,25 @@ from tests.report.record_folders import (
 from tests.report.synthetic_records import WHOLE
 
 
-def test_an_entry_of_a_rule_shares_the_cells_that_do_not_depend_on_rules(board, entry):
+def share_reconstructions(board, entry, name):
+    """Make an entry of a rule that shares the reconstructions of fedavg."""
     for file in (entry / "records").iterdir():
         file.unlink()
+    (entry / "entry.json").write_text(json.dumps({"name": name}))
     found = collection.read_collection(board)
     attacked = next(record for record in found.records if record.labels.get("attack") == "none")
     rebuilt = next(record for record in found.records if record.measure == "reconstruction")
     theirs = record_content(attacked)
-    theirs["configuration"]["defense"]["rule"]["name"] = theirs["labels"]["defense"] = "their-rule"
+    theirs["configuration"]["defense"]["rule"]["name"] = theirs["labels"]["defense"] = name
     write_record(entry / "records", theirs)
     shared = record_content(rebuilt)
-    shared["labels"]["defense"] = "their-rule"
+    shared["labels"]["defense"] = name
     write_record(entry / "records", shared, npz_file.pack_arrays(found.arrays(rebuilt)))
+    return found
+
+
+def test_an_entry_of_a_rule_shares_the_cells_that_do_not_depend_on_rules(board, entry):
+    found = share_reconstructions(board, entry, "their-rule")
     ours = (board / jsonl_file.FILE).read_bytes()
     leaderboard.generate(board, None, new_entry=entry)
     assert (board / jsonl_file.FILE).read_bytes() == ours
@@ -54,6 +61,15 @@ def test_an_entry_of_a_rule_shares_the_cells_that_do_not_depend_on_rules(board, 
     assert folder_content(board.parent) == before
     assert len(collection.read_collection(board).records) == len(found.records) + 1
     assert not collection.read_collection(board).problems
+
+
+def test_the_order_in_which_entries_were_added_leaves_no_trace(board, entry):
+    for name in ("their-rule", "another-rule"):
+        share_reconstructions(board, entry, name)
+        leaderboard.generate(board, None, new_entry=entry)
+    before = folder_content(board.parent)
+    leaderboard.generate(board, None)
+    assert folder_content(board.parent) == before
 
 
 def test_an_entry_cannot_share_a_cell_under_a_name_of_ours(board, entry):
@@ -257,8 +273,8 @@ def test_an_entry_from_outside_is_marked_as_reported_until_it_is_run_again(their
     found = subprocess.run(command, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert "same bits" in found.stdout
-    assert invoke_command("leaderboard", board).exit_code == 0
     assert "1 cells run again" in (board / "README.md").read_text()
+    assert invoke_command("leaderboard", board, "--check").exit_code == 0
 
 
 @pytest.mark.parametrize(

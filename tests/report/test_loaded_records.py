@@ -7,11 +7,12 @@ import pytest
 
 import fflbench
 from fflbench.errors import RecordError
+from fflbench.records.collection import record_sort_key
 from fflbench.report import leaderboard
 from fflbench.report.loaded_records import Records
 from fflbench.report.table_model import Column, Row, Table, TableCell
 from tests.report.record_folders import write_run_folder
-from tests.report.synthetic_records import WHOLE, make_record, robustness_record
+from tests.report.synthetic_records import WHOLE, make_record, reconstruction_record, robustness_record
 from tests.report.test_page import BROWSER
 
 HOSTILE = '<script>alert(1)</script> & "quoted" $x_1$ \x1b[31m'
@@ -170,3 +171,27 @@ def test_a_browser_shows_the_tables_and_runs_nothing(tmp_path):
         assert page.locator("td").first.evaluate("cell => getComputedStyle(cell).textAlign") == "right"
         browser.close()
     assert shown == []
+
+
+def test_a_frame_has_poisoning_and_privacy_attacks_in_one_column(pandas):
+    frame = Records([robustness_record("none"), reconstruction_record()]).frame()
+    assert "privacy-attack" not in frame
+    assert frame["attack"].notna().all()
+
+
+def test_a_frame_has_no_figures_of_a_model_that_diverged(pandas):
+    whole = robustness_record("none", accuracy=0.9)
+    diverged = robustness_record("none", seed=1, accuracy=0.0)
+    diverged = diverged.model_copy(update={"metrics": diverged.metrics | {"diverged": True}})
+    assert Records([whole, diverged]).frame()["accuracy"].mean() == pytest.approx(0.9)
+
+
+def test_loaded_records_stand_in_the_order_of_leaderboards(tmp_path):
+    write_run_folder(tmp_path / "own", WHOLE)
+    loaded = fflbench.load(tmp_path)
+    assert loaded[0].labels["defense"] == "fedavg"
+    assert loaded == sorted(loaded, key=record_sort_key)
+
+
+def test_tables_are_printed_as_markdown():
+    assert "| defense | worst untargeted % |" in str(Records(WHOLE).tables())

@@ -36,6 +36,16 @@ def test_every_cell_of_time_names_the_other_processor_it_was_measured_on():
             assert marked == ({"Fast"} if row.defense == "multi-krum" else {""})
 
 
+def test_entries_from_outside_never_decide_which_processor_is_the_usual_one():
+    reported = [on("Fast", runtime_record(name, task="adult-mlp")) for name in ("krum", "multi-krum", "foolsgold")]
+    board = build_board("own", [*HERE, *reported], {record.id: "reported" for record in reported})
+    for table in board.tables:
+        for row in table.rows:
+            marked = {cell.other_processor for cell in row.cells if cell.records}
+            assert marked == ({""} if row.defense in ("fedavg", "median") else {"Fast"})
+    assert any("Measured on Slow 1" in note for table in board.tables for note in table.notes)
+
+
 def test_growth_of_times_measured_elsewhere_is_marked():
     grown = {name: runtime_record(name, seconds=lambda n, d: n * d * 1e-9) for name in ("fedavg", "median", "krum")}
     records = [on("Fast" if name == "krum" else "Slow", record) for name, record in grown.items()]
@@ -112,6 +122,6 @@ def test_no_test_marks_a_column_with_times_of_two_processors():
         for record in records
     )
     columns = tuple(Column(name=name, title=name, meaning="") for name in ("seconds", "other"))
-    table = mark_other_processors(Table(name="t", title="t", section="Cost", columns=columns, rows=rows), records)
+    table = mark_other_processors(Table(name="t", title="t", section="Cost", columns=columns, rows=rows), records, ())
     assert {row.cells[0].mark for row in table.rows} == {""}
     assert {row.cells[1].mark for row in table.rows} == {"tied"}
