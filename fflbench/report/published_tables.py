@@ -190,7 +190,8 @@ class _Comparison:
                     for row in rows
                     if name in row.figures and (values := row.runs.values(name).values())
                 ]
-                if len({printed for _, printed in pairs}) >= ROWS_TO_RANK:
+                ours, printed = map(set, zip(*pairs, strict=True)) if pairs else (set(), set())
+                if len(printed) >= ROWS_TO_RANK and len(ours) > 1:
                     behind = [record for row in rows for record in row.runs.records.values()]
                     yield _RankCorrelation((where, metric.title), pairs, behind)
 

@@ -79,6 +79,11 @@ def test_methods_are_ranked_as_in_the_paper_or_the_other_way_round():
     assert find_cell(ranks, row, "tau").mean == -1
 
 
+def test_methods_that_are_all_alike_have_no_order():
+    alike = [adult(defense=name, accuracy=0.5) for name in ACCURACIES]
+    assert not any(table.name.endswith("ranks") for table in build_board("own", alike).tables)
+
+
 def test_a_gap_is_shown_as_a_gap():
     records = [*noise_records(), *noise_records(seed=1)]
     failed = as_failed(records[1], "no memory")
