@@ -56,6 +56,6 @@ def test_figures_and_claims_come_from_two_files(registered):
     ],
 )
 def test_files_that_cannot_be_used_are_refused_with_their_place(registered, files, problem):
-    with pytest.raises(ParameterError, match="published results in .*: ") as refused:
+    with pytest.raises(ParameterError, match=r"published results in .*: ") as refused:
         registered(**files)
     assert problem in str(refused.value)
