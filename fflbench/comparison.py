@@ -10,33 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.compared_matrices import ORDINARY, ComparedMatrix, matrices
 from fflbench.errors import FflbenchError, did_you_mean_hint
 from fflbench.function_calls import CallError, ComparedFunction, formula_value
 from fflbench.plugin_parameters import format_value
 from fflbench.references import REFERENCES, Reference, Variant, answers
-from fflbench.references.reference import Answer, Definition
-from fflbench.types import Matrix
-
-HUGE = np.float32(1e30)
-"""Value whose square is infinite in single precision."""
+from fflbench.references.reference import Answer, Definition, UndefinedError
 
 LARGEST_F = 10
 """Largest f that a user can set, since references are slow."""
-
-ORDINARY = ("random", "small", "tied")
-"""Sorts of matrices on which rounding decides nothing."""
-
-
-@dataclass(frozen=True)
-class ComparedMatrix:
-    """Matrix to compare on, with the f to use."""
-
-    sort: str
-    name: str
-    rows: Matrix
-    f: int
-    hint: str = ""
-    """Likely reason where a function differs on this matrix alone."""
 
 
 @dataclass
@@ -65,7 +47,7 @@ class Comparison:
     @property
     def agrees(self) -> bool:
         """Whether the function agrees with the reference on all matrices."""
-        return all(each.agrees for each in self.outcomes)
+        return bool(self.outcomes) and all(each.agrees for each in self.outcomes)
 
     @property
     def agrees_unless_hostile(self) -> bool:
@@ -83,7 +65,7 @@ class Comparison:
     @cached_property
     def sentences(self) -> list[str]:
         """Return what differs, one sentence each."""
-        return list(_explain(self.outcomes, self.reference))
+        return list(dict.fromkeys(_explain(self.outcomes, self.reference)))
 
     @property
     def example(self) -> list[str]:
@@ -121,7 +103,9 @@ def compare(
             _call(function, outcome, for_function, reference)
             comparison.outcomes.append(outcome)
         advance(1)
-    comparison.notes = list(_notes(function, comparison.outcomes, chosen, reference))
+    if not comparison.outcomes:
+        raise FflbenchError(f"{reference.name} is not defined for {chosen.own_text or 'any of the matrices'}")
+    comparison.notes = [*_judge_together(comparison.outcomes, reference), *_notes(function, comparison, chosen)]
     return comparison
 
 
@@ -133,21 +117,37 @@ def _call(
     except CallError as error:
         outcome.error = str(error)
         return
-    outcome.agrees = _is_among(outcome.given, outcome.expected, reference.tolerance)
+    outcome.agrees = _is_among(outcome.given, outcome.expected, outcome.matrix, reference)
 
 
-def _is_among(given: npt.NDArray[np.float64], expected: list[Answer], tolerance: float) -> bool:
-    right: npt.NDArray[np.float64] = np.asarray(expected, np.float64).reshape(len(expected), -1)
+def _is_among(
+    given: npt.NDArray[np.float64], expected: list[Answer], matrix: ComparedMatrix, reference: Reference
+) -> bool:
+    right: npt.NDArray[np.float64] = np.asarray(expected, np.float64)
+    # Each row by its own size, since a huge one would hide wrong others.
+    allowed = reference.tolerance * np.abs(right).max(-1, keepdims=True) + matrix.rounding
     with np.errstate(all="ignore"):
-        apart = np.abs(right - given.reshape(1, -1)).max(1, initial=0)
-    # NaN is near nothing.
-    return bool((apart <= tolerance * np.abs(right).max(1, initial=0)).any())
+        # NaN is near nothing.
+        near = np.abs(right - given) <= allowed
+    return bool(near.reshape(len(right), -1).all(1).any())
 
 
-def _notes(
-    function: ComparedFunction, outcomes: list[ComparedAnswer], chosen: "_Parameters", reference: Reference
-) -> Iterator[str]:
-    first = next((each for each in outcomes if each.given is not None), None)
+def _judge_together(outcomes: list[ComparedAnswer], reference: Reference) -> Iterator[str]:
+    """Correct verdicts that only all answers together decide, and yield notes on them."""
+    if reference.random and any(_fits(variant, outcomes, reference) for variant in reference.variants):
+        for each in outcomes:
+            each.agrees &= all(answer == each.expected[0] for answer in each.expected)
+    accepted = (each for each in reference.accepted if _fits(each, outcomes, reference))
+    if (variant := next(accepted, None)) and not all(each.agrees for each in outcomes):
+        for each in outcomes:
+            each.expected = answers(variant.define, each.matrix.rows.tolist(), each.parameters) or each.expected
+            each.agrees = each.given is not None and _is_among(each.given, each.expected, each.matrix, reference)
+        yield from variant.differences
+
+
+def _notes(function: ComparedFunction, comparison: Comparison, chosen: "_Parameters") -> Iterator[str]:
+    reference = comparison.reference
+    first = next((each for each in comparison.outcomes if each.given is not None), None)
     if first is not None and not reference.random:
         again = ComparedAnswer(first.matrix, first.parameters, first.expected, None)
         _call(function, again, chosen.of(first.matrix)[0], reference)
@@ -169,24 +169,30 @@ class _Parameters:
             self.fixed_f = settings["f"]
             if type(self.fixed_f) is not int or not 0 <= self.fixed_f <= LARGEST_F:
                 raise FflbenchError(f"--set f={self.fixed_f}: f must be a whole number from 0 to {LARGEST_F}")
+        self.own_text = ", ".join(
+            f"{name} = {format_value(value)}" for name, value in settings.items() if name in self.known
+        )
         self._check(function.label)
 
     def _check(self, label: str) -> None:
-        arguments, names = self.arguments, list(self.arguments.names)
+        arguments = self.arguments
+        # Registered rules may all be given weights.
+        names = [name for name in arguments.names if name != "weights" or name in self.known]
         taken = f"it takes {', '.join(names)}" if names else "it takes none"
         for name in self.settings:
-            if name not in self.known and name not in names and not arguments.any_name:
+            if name not in self.known and name not in arguments.names and not arguments.any_name:
                 raise FflbenchError(f'{label} has no argument "{name}"{did_you_mean_hint(name, names)} ({taken})')
         by_f = any(
             isinstance(value, str) and value != formula_value(value, {"f": 1, "n": 9})
             for value in self.settings.values()
         )
         if "f" in self.known and not (self.fixed_f is not None or arguments.name_of("f") or by_f):
+            naming = f"name it, as in --set {names[0]}=f, or " if names else ""
             raise FflbenchError(
-                f"{label} has no argument that is known to be f, the number of attackers ({taken}): name it, as in "
-                f"--set {names[0] if names else 'name'}=f, or say which f it uses, as in --set f=2"
+                f"{label} has no argument that is known to be f, the number of attackers ({taken}): {naming}say which "
+                "f it uses, as in --set f=2"
             )
-        filled = {arguments.name_of(name) for name in ("f", *self.reference.parameters)} & set(names)
+        filled = {arguments.name_of(name) for name in ("f", *self.reference.parameters)} & set(arguments.names)
         for name in arguments.required:
             if name not in filled and name not in self.settings:
                 raise FflbenchError(f"{label} needs {name}: set it, as in --set {name}=1 or --set {name}=n-f")
@@ -195,7 +201,7 @@ class _Parameters:
         """Return the function's arguments and the reference's parameters for a matrix."""
         n, f = len(matrix.rows), matrix.f
         standard: dict[str, Any] = {"f": f} if "f" in self.known else {}
-        standard |= {name: of(n) for name, of in self.reference.parameters.items()}
+        standard |= {name: of(n) for name, of in self.reference.parameters.items() if self.arguments.declare(name)}
         own = {name: formula_value(value, {"f": f, "n": n}) for name, value in self.settings.items()}
         for_function, for_reference = {}, {}
         for name, value in (standard | {name: value for name, value in own.items() if name in self.known}).items():
@@ -212,69 +218,10 @@ class _Parameters:
         try:
             return answers(self.reference.define, matrix.rows.tolist(), given)
         except Exception as error:
-            own = {name: value for name, value in self.settings.items() if name in self.known}
-            if not own:
+            if not self.own_text:
                 raise
-            texts = ", ".join(f"{name} = {format_value(value)}" for name, value in own.items())
-            raise FflbenchError(
-                f"{self.reference.name} is not defined for {texts} and {len(matrix.rows)} rows"
-            ) from error
-
-
-# Matrices
-
-
-def matrices(reference: Reference, fixed_f: int | None = None) -> Iterator[ComparedMatrix]:
-    """Yield the matrices that a function is compared on, always the same ones."""
-    largest_f = reference.largest_f or (lambda n: 0)
-    fewest = next(n for n in range(reference.fewest_rows, 99) if largest_f(n) >= (fixed_f or 0))
-
-    def n_and_f(number: int, most: int) -> tuple[int, int]:
-        n = min(fewest + number % most, max(fewest, reference.most_rows))
-        f = 1 + number // 2 % largest_f(n) if largest_f(n) else 0
-        return n, f if fixed_f is None else fixed_f
-
-    for number in range(40):
-        rng = np.random.default_rng(number)
-        (n, f), d = n_and_f(number, 10), 2 + 3 * number % 17
-        centre = rng.choice([0.0, 1.0, 5.0]) * rng.normal(size=d)
-        # Rows of unlike spread on even numbers, of like spread on odd ones: some variants show on one sort alone.
-        spread = rng.choice([0.1, 1.0, 3.0], size=(n, 1)) if number % 2 == 0 else 1.0
-        rows = centre + rng.normal(size=(n, d)) * spread
-        yield ComparedMatrix("random", f"{n} random rows", rows.astype(np.float32), f)
-    for sort, largest in (("small", 9), ("tied", 1)):
-        for number in range(20):
-            (n, f), d = n_and_f(number, 5), 1 + number % 2 if sort == "small" else 3
-            rows = np.random.default_rng(number).integers(-largest, largest + 1, size=(n, d))
-            yield ComparedMatrix(sort, f"{n} rows of whole numbers", rows.astype(np.float32), f)
-    n, f = n_and_f(2, 5)
-    yield from _hostile_matrices(n, f)
-    if reference.largest_f and fixed_f is None:
-        rows = np.random.default_rng(1).normal(size=(n, 5))
-        yield ComparedMatrix("hostile", "random rows with f = 0", rows.astype(np.float32), 0, "a slice such as [:-f]?")
-
-
-def _hostile_matrices(n: int, f: int) -> Iterator[ComparedMatrix]:
-    rows = np.random.default_rng(0).normal(size=(n, 5)).astype(np.float32)
-    single = "single precision loses the differences of rows there; compute differences first, or in double precision"
-    overflow = "its square is infinite in single precision"
-
-    def with_first(value: Any, count: int = 1) -> Matrix:
-        return np.vstack([np.full((count, 5), value, np.float32), rows[count:]])
-
-    for name, matrix, hint in (
-        ("rows that are all equal", np.tile(rows[0], (n, 1)), "a division by zero?"),
-        ("rows of zeros", np.zeros_like(rows), "a division by zero?"),
-        ("one row of zeros", with_first(0), "a division by zero?"),
-        ("two equal rows far away", with_first(50, 2), ""),
-        ("a row of 1e18", with_first(1e18), ""),
-        ("a row of 1e30", with_first(HUGE), overflow),
-        ("two rows of 1e30 and -1e30", np.vstack([[[HUGE] * 5], [[-HUGE] * 5], rows[2:]]), overflow),
-        ("rows as small as 1e-12", rows * np.float32(1e-12), "underflow of powers, or a constant added to a divisor?"),
-        ("rows with a common offset of 1000", rows + np.float32(1000), single),
-        ("rows of a single column", rows[:, :1].copy(), ""),
-    ):
-        yield ComparedMatrix("hostile", name, matrix.astype(np.float32), f, hint)
+            why = f": {error}" if isinstance(error, UndefinedError) else f" and {len(matrix.rows)} rows"
+            raise FflbenchError(f"{self.reference.name} is not defined for {self.own_text}{why}") from error
 
 
 # Explanations
@@ -314,11 +261,15 @@ def _fitting_variants(outcomes: list[ComparedAnswer], reference: Reference) -> l
     answered.sort(key=lambda each: each.agrees)
     if not answered or answered[0].agrees:
         return []
-    fitting = [
-        variant for variant in reference.variants if all(_gives(variant.define, each, reference) for each in answered)
-    ]
+    fitting = [variant for variant in reference.variants if _fits(variant, answered, reference)]
     fewest = min((len(each.differences) for each in fitting), default=0)
     return [each for each in fitting if len(each.differences) == fewest]
+
+
+def _fits(variant: Variant, outcomes: list[ComparedAnswer], reference: Reference) -> bool:
+    """Return whether a variant gives all answers for ordinary matrices."""
+    answered = [each for each in outcomes if each.given is not None and each.matrix.sort in ORDINARY]
+    return bool(answered) and all(_gives(variant.define, each, reference) for each in answered)
 
 
 def _gives(define: Definition, outcome: ComparedAnswer, reference: Reference) -> bool:
@@ -327,7 +278,7 @@ def _gives(define: Definition, outcome: ComparedAnswer, reference: Reference) ->
     # A definition that leaves nearly everything open rules nothing out.
     return expected is None or (
         any(np.shape(each) == outcome.given.shape for each in expected)
-        and _is_among(outcome.given, expected, reference.tolerance)
+        and _is_among(outcome.given, expected, outcome.matrix, reference)
     )
 
 

@@ -46,6 +46,8 @@ class Arguments:
 
     names: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    positional: tuple[str, ...] = ()
+    """Those that can only be given by position."""
     any_name: bool = False
     """Whether it takes arguments of any name (`**kwargs`)."""
 
@@ -53,6 +55,10 @@ class Arguments:
         """Return the function's name for a parameter of a reference, or None if it takes no such argument."""
         known = (name for name in SAME_NAMES.get(parameter, (parameter,)) if name in self.names)
         return next(known, parameter if self.any_name else None)
+
+    def declare(self, parameter: str) -> bool:
+        """Return whether an argument is this parameter; one of any name may be ignored."""
+        return self.name_of(parameter) in self.names
 
 
 class ComparedFunction:
@@ -114,10 +120,11 @@ def _arguments(target: Any) -> Arguments:
         # Functions written in C may have no signature.
         return Arguments()
     own = parameters if inspect.isclass(target) else parameters[1:]
-    named = [each for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    named = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     return Arguments(
         tuple(each.name for each in named),
         tuple(each.name for each in named if each.default is each.empty),
+        tuple(each.name for each in named if each.kind is each.POSITIONAL_ONLY),
         any(each.kind is each.VAR_KEYWORD for each in own),
     )
 
@@ -150,9 +157,11 @@ class ForeignFunction(ComparedFunction):
         raise CallError("; ".join(reasons[:2]))
 
     def _with_rows(self, rows: Any, named: Mapping[str, Any]) -> Any:
+        positional = [named[name] for name in self.arguments.positional if name in named]
+        others = {name: value for name, value in named.items() if name not in self.arguments.positional}
         if not inspect.isclass(self.target):
-            return self.target(rows, **named)
-        made: Any = self.target(**named)
+            return self.target(rows, *positional, **others)
+        made: Any = self.target(*positional, **others)
         return made(rows) if callable(made) else made.aggregate(rows)
 
 

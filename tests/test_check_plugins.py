@@ -1,5 +1,7 @@
 """`fflbench check` on plugins: each requirement in a sentence, by file and by name."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.references.test_misbehaviour import check
@@ -113,3 +115,16 @@ def test_a_plugin_that_nothing_could_be_checked_of_is_not_called_sound(capsys, f
     assert "not checked: " in out
     assert "its parameter bound has no default" in out
     assert "  holds: " not in out
+
+
+def test_the_comparison_in_the_guide_is_what_a_krum_of_too_many_neighbours_gets(capsys, tmp_path, monkeypatch):
+    guide = Path("docs/extend.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text(
+        "import numpy as np\n"
+        "def krum(rows, f):\n"
+        "    squares = ((rows[:, None] - rows[None]) ** 2).sum(-1)\n"
+        "    return rows[np.sort(squares, 1)[:, 1 : len(rows) - f].sum(1).argmin()]\n"
+    )
+    out = check(capsys, "theirs.py:krum", "--rule", "krum")[1]
+    assert f"```\n{out.replace('theirs.py:krum', 'byzfl:Krum')}```\n" in guide

@@ -15,7 +15,7 @@ LAYERS = (
     ("randomness", "terminal", "untrusted_files", "plugin_parameters"),
     ("progress",),
     ("arrays", "registry"),
-    ("registration", "exit_codes", "cli_options", "function_calls"),
+    ("registration", "exit_codes", "cli_options", "function_calls", "compared_matrices"),
     ("comparison",),
     ("data",),
     ("tasks.task",),

@@ -1,7 +1,8 @@
-"""Slow, readable definitions of rules and pre-aggregations, taken line by line from their papers.
+"""Slow, readable definitions of rules and pre-aggregations, after their papers.
 
 Tests and `fflbench check` compare implementations with them. They use plain loops and double precision, share no code
-with the rules, and give every answer that a definition allows, since papers leave ties open.
+with the rules, and give every answer that a definition allows, since papers leave ties open. Where one departs from its
+paper, its citation says so.
 """
 
 from dataclasses import replace

@@ -66,6 +66,10 @@ TRIMMED_MEANS = (
         lambda column, f: math.fsum(sorted(column)[: len(column) - f]) / (len(column) - f),
     ),
     _variant(
+        "trimming: yours looks like only the f smallest are dropped, the paper drops the f largest too",
+        lambda column, f: math.fsum(sorted(column)[f:]) / (len(column) - f),
+    ),
+    _variant(
         "trimming: yours looks like a tenth from each side whatever f is, the paper drops f from each side",
         lambda column, f: (
             math.fsum(sorted(column)[len(column) // 10 : len(column) - len(column) // 10])
@@ -114,6 +118,8 @@ FEDAVG = Reference(
         ),
     ),
     parameters={"weights": lambda n: [float(1 + 3 * k % 7) for k in range(n)]},
+    linear=True,
+    squares=False,
 )
 MEDIAN = Reference(
     "median",
@@ -129,7 +135,14 @@ MEDIAN = Reference(
             lambda rows: [_per_column(lambda column: sorted(column)[len(column) // 2], rows)],
         ),
     ),
+    squares=False,
 )
 TRIMMED_MEAN = Reference(
-    "trimmed-mean", f"{YIN}, definition 2", trimmed_mean, TRIMMED_MEANS, lambda n: (n - 1) // 2, fewest_rows=3
+    "trimmed-mean",
+    f"{YIN}, definition 2",
+    trimmed_mean,
+    TRIMMED_MEANS,
+    largest_f=lambda n: (n - 1) // 2,
+    fewest_rows=3,
+    squares=False,
 )

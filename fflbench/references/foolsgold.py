@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from fflbench.references.coordinatewise import fedavg
-from fflbench.references.reference import Answer, Reference, Rows, Variant
+from fflbench.references.reference import Answer, Reference, Rows, UndefinedError, Variant
 
 ROUNDING = 1e-12
 """Distance from 1 within which a cosine counts as 1, since weights are relative to the largest such distance."""
@@ -17,7 +17,9 @@ def foolsgold(rows: Rows, kappa: float = 1.0) -> list[Answer]:
 
 
 def foolsgold_weights(histories: Rows, kappa: float = 1.0, *, pardon: bool = True) -> list[float]:
-    """Return the weight of every participant's updates, summed over all rounds (algorithm 1, line by line)."""
+    """Return the weight of every participant's updates, summed over all rounds (algorithm 1)."""
+    if not kappa > 0:
+        raise UndefinedError("kappa must be above 0")
     n = len(histories)
     if n == 1:
         return [1.0]
@@ -58,7 +60,8 @@ def _weighted_sum(rows: Rows, weights: Sequence[float], divisor: float) -> list[
 
 FOOLSGOLD = Reference(
     "foolsgold",
-    "Fung et al., The limitations of federated learning in sybil settings, RAID 2020, algorithm 1",
+    "Fung et al., The limitations of federated learning in sybil settings, RAID 2020, algorithm 1, but divided by the "
+    "sum of the weights",
     foolsgold,
     (
         Variant(
@@ -66,16 +69,19 @@ FOOLSGOLD = Reference(
             _without_pardoning,
         ),
         Variant(
-            ("divisor: yours looks like weighted rows are added up, ours divides by the sum of the weights",),
-            lambda rows, kappa=1.0: _weighted_sum(rows, foolsgold_weights(rows, kappa), 1),
-        ),
-        Variant(
             ("divisor: yours looks like n, ours divides weighted rows by the sum of the weights",),
             lambda rows, kappa=1.0: _weighted_sum(rows, foolsgold_weights(rows, kappa), len(rows)),
         ),
     ),
-    parameters={"kappa": lambda n: 1.0},
+    accepted=(
+        Variant(
+            ("weighted rows are added up, as in the authors' code; fflbench divides by the sum of the weights",),
+            lambda rows, kappa=1.0: _weighted_sum(rows, foolsgold_weights(rows, kappa), 1),
+        ),
+    ),
+    parameters={"kappa": lambda n: (0.5, 1.0, 2.0)[n % 3]},
     fewest_rows=3,
+    linear=True,
     # Weights change steeply where a cosine is nearly 1.
     tolerance=1e-3,
 )

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 from fflbench.references.coordinatewise import mean
 from fflbench.references.krum import lowest
-from fflbench.references.reference import Answer, Reference, Rows, Variant
+from fflbench.references.reference import Answer, Reference, Rows, UndefinedError, Variant
 
 APPLIED = "yours looks like rows come back unchanged: is it applied at all?"
 UNCHANGED = Variant((APPLIED,), lambda rows, **_: [[list(row) for row in rows]])
@@ -41,6 +41,8 @@ def nnm_choices(rows: Rows, count: int, *, itself: bool = True) -> list[list[Ans
 
 def bucketing(rows: Rows, s: int = 2, order: Sequence[int] | None = None) -> Iterator[Answer]:
     """Yield the means of s consecutive rows of a permutation, or of every one (algorithm 1)."""
+    if s < 1:
+        raise UndefinedError("s must be at least 1")
     buckets = _partitions(list(range(len(rows))), s) if order is None else [_consecutive(order, s)]
     for each in buckets:
         yield [mean([rows[k] for k in bucket]) for bucket in each]
@@ -65,6 +67,12 @@ def _partitions(left: list[int], s: int) -> Iterator[list[Sequence[int]]]:
 
 def clipping(rows: Rows, bound: float = 2.0) -> list[Answer]:
     """Scale every row down to a norm of at most the bound."""
+    if not bound > 0:
+        raise UndefinedError("bound must be above 0")
+    return _clipped(rows, bound)
+
+
+def _clipped(rows: Rows, bound: float) -> list[Answer]:
     return [[_scaled(row, min(1.0, bound / norm) if (norm := math.hypot(*row)) else 1.0) for row in rows]]
 
 
@@ -76,7 +84,7 @@ def arc(rows: Rows, f: int) -> list[Answer]:
 
 def _clip_largest(rows: Rows, k: int) -> list[Answer]:
     norms = sorted((math.hypot(*row) for row in rows), reverse=True)
-    return clipping(rows, norms[k])
+    return _clipped(rows, norms[k])
 
 
 def _scaled(row: Sequence[float], factor: float) -> list[float]:
@@ -117,11 +125,19 @@ BUCKETING = Reference(
     "bucketing",
     "Karimireddy et al., Byzantine-robust learning on heterogeneous datasets via bucketing, ICLR 2022, algorithm 1",
     bucketing,
-    parameters={"s": lambda n: 2},
+    (
+        Variant(
+            ("buckets: yours looks like rows are taken in their order, the paper permutes them first",),
+            lambda rows, s=2: bucketing(rows, s, range(len(rows))),
+        ),
+    ),
+    parameters={"s": lambda n: 2 + n % 2},
     fewest_rows=3,
     # All partitions are tried.
     most_rows=6,
     random=True,
+    linear=True,
+    squares=False,
 )
 CLIPPING = Reference(
     "clipping",
@@ -133,7 +149,7 @@ CLIPPING = Reference(
         ),
         UNCHANGED,
     ),
-    parameters={"bound": lambda n: 2.0},
+    parameters={"bound": lambda n: (0.5, 2.0, 5.0)[n % 3]},
 )
 ARC = Reference(
     "arc",
@@ -143,6 +159,10 @@ ARC = Reference(
         Variant(
             ("rows clipped: yours looks like f, the paper's are floor(2 f/n (n - f))",),
             lambda rows, f: _clip_largest(rows, f),
+        ),
+        Variant(
+            ("rows clipped: yours looks like ceil(2 f/n (n - f)), the paper's are floor(2 f/n (n - f))",),
+            lambda rows, f: _clip_largest(rows, -(-2 * f * (len(rows) - f) // len(rows))),
         ),
         Variant(
             ("bound: yours looks like the k-th largest norm, the paper's is the next one",),

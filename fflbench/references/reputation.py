@@ -6,7 +6,7 @@ from statistics import median
 
 from fflbench.references.coordinatewise import fedavg
 from fflbench.references.foolsgold import cosine
-from fflbench.references.reference import Answer, Reference, Rows, Variant
+from fflbench.references.reference import Answer, Reference, Rows, UndefinedError, Variant
 
 
 def quartile(values: Sequence[float]) -> float:
@@ -35,6 +35,8 @@ def trust(reputations: Sequence[float]) -> list[float]:
 
 def reputation(rows: Rows, alpha: float = 0.2) -> list[Answer]:
     """Average the rows of a first round, sent by everybody, by trust; alike where nobody is trusted."""
+    if not 0 <= alpha <= 1:
+        raise UndefinedError("alpha must be from 0 to 1")
     scores = similarity_scores(rows, alpha=alpha)
     trusts = trust([score - quartile(scores) for score in scores])
     return fedavg(rows, trusts if any(trusts) else None)
@@ -50,7 +52,8 @@ REPUTATION = Reference(
             lambda rows, alpha=0.2: fedavg(rows, similarity_scores(rows, alpha=alpha)),
         ),
     ),
-    parameters={"alpha": lambda n: 0.2},
+    parameters={"alpha": lambda n: (0.2, 0.5, 0.8)[n % 3]},
     fewest_rows=3,
+    linear=True,
     tolerance=1e-3,
 )

@@ -80,8 +80,8 @@ def test_what_a_function_does_wrong_is_said_in_a_sentence(capsys, theirs, body, 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("theirs.py:nothing", "--rule", "krum"), "theirs.py:nothing cannot be loaded: AttributeError"),
-        (("theirs.py:HEAD", "--rule", "krum"), "cannot be loaded"),
+        (("theirs.py:nothing", "--rule", "krum"), "theirs.py has no nothing"),
+        (("theirs.py:HEAD", "--rule", "krum"), "theirs.py has no HEAD"),
         (("theirs.py:number", "--rule", "krum"), "is a int, and neither a function nor a class"),
         (("missing.py:krum", "--rule", "krum"), "there is no such file"),
         (("nobody_has_this:krum", "--rule", "krum"), "No module named 'nobody_has_this'"),
@@ -109,3 +109,19 @@ def test_a_mistake_in_the_command_is_one_sentence_and_exit_code_2(capsys, theirs
     assert (code, out) == (2, "")
     assert sentence in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("median", "--rule", "krum"), "(it takes none): say which f it uses, as in --set f=2"),
+        (("foolsgold", "--rule", "foolsgold", "--set", "kappa=0"), "not defined for kappa = 0: kappa must be above 0"),
+        (("clipping", "--rule", "clipping", "--set", "bound=0"), "not defined for bound = 0: bound must be above 0"),
+        (("bucketing", "--rule", "bucketing", "--set", "s=0"), "not defined for s = 0: s must be at least 1"),
+        (("reputation", "--rule", "reputation", "--set", "alpha=7"), "for alpha = 7: alpha must be from 0 to 1"),
+    ],
+)
+def test_a_value_without_meaning_is_one_sentence_and_exit_code_2(capsys, arguments, sentence):
+    code, out, err = check(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"{sentence}\n")
