@@ -262,7 +262,7 @@ def _register(
         read = plugin_parameters.parameters_of_function(target, tuple(FILLED_IN))
         known_parameters = tuple(F if each.name == "f" and each.required else each for each in read)
         if any(each.name == "f" for each in known_parameters):
-            _check_conditions(tolerates, defined or tolerates)
+            _check_conditions(f'{kind} "{name}"', tolerates, defined or tolerates)
     else:
         raise TypeError(f'{kind} "{name}" must be {_required_form(kind)}')
     registry.add(
@@ -287,9 +287,11 @@ def _register(
     return target
 
 
-def _check_conditions(*conditions: str) -> None:
-    """Raise an error for conditions on f and n that cannot be read."""
+def _check_conditions(label: str, *conditions: str) -> None:
+    """Raise an error for conditions on f and n that are missing or cannot be read."""
     for condition in conditions:
+        if not condition:
+            raise ValueError(f'{label} has a parameter f: say how many it tolerates, as in tolerates="f < n/2"')
         is_tolerated(condition, 0, 1)
 
 
@@ -308,7 +310,7 @@ def _class_parameters(
     if "__dataclass_fields__" not in vars(target):
         _inherit_annotations(target)
         if kind is Kind.RULE and "f" in target.__annotations__:
-            _check_conditions(guarantee["tolerates"], guarantee["defined"])
+            _check_conditions(*guarantee.values())
             target.__annotations__["f"] = F.annotation
             target.f = vars(target).get("f", F.default)
         dataclasses.dataclass(kw_only=True, frozen=kind in (Kind.TASK, Kind.MEASURE))(target)
