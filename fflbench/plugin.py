@@ -59,7 +59,12 @@ from fflbench.privacy.privacy_measure import (
     examples_trained_per_round,
 )
 from fflbench.privacy.property_attack import PropertyAttack, PropertyObserver
-from fflbench.privacy.reconstruction_attack import ObservedGradients, ReconstructedExamples, ReconstructionAttack
+from fflbench.privacy.reconstruction_attack import (
+    LABELS,
+    ObservedGradients,
+    ReconstructedExamples,
+    ReconstructionAttack,
+)
 from fflbench.randomness import stream
 from fflbench.records.cell_configuration import GOALS, goal_of
 from fflbench.records.npz_file import Arrays
@@ -289,6 +294,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     # Measures of privacy
     "AUXILIARY",
     "CONTROLLED",
+    "LABELS",
     "PerExampleSignals",
     "GRADIENT_VALUES",
     "NO_OBSERVATION",
