@@ -1,8 +1,9 @@
 """Robustness: accuracy of the global model and attack success while some participants attack."""
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fflbench.plugin import (
@@ -57,6 +58,8 @@ IN_ROUNDS = {
 }
 """Facts that count rounds, and the warnings that tables show for them."""
 TRUST = {"honest_trust": "honest", "attacker_trust": "attackers"}
+TRUST_OF_ALL = {"honest_trust_of_all": "honest", "attacker_trust_of_all": "attackers"}
+WEIGHTS = ("honest_weight", "attacker_weight")
 LOSS = "Loss on the test set."
 SOURCE = "Accuracy on the inputs that the attack aims at, such as those of the source class."
 SUCCESS = "Share of the inputs that the attack aims at which the model classifies as the attacker wants."
@@ -82,6 +85,10 @@ class _Round(RecordFields):
     accuracy: Share | None = None
     honest_trust: Number | None = None
     attacker_trust: Number | None = None
+    honest_trust_of_all: Number | None = None
+    attacker_trust_of_all: Number | None = None
+    honest_weight: Number | None = None
+    attacker_weight: Number | None = None
 
 
 @measure("robustness", title="Robustness", version=3)
@@ -96,6 +103,7 @@ class Robustness(Measure):
     curves = (
         Curve("accuracy", "round", {"accuracy": ""}, "accuracy over rounds", percent=True),
         Curve("trust", "round", TRUST, "average trust over rounds"),
+        Curve("trust-of-all", "round", TRUST_OF_ALL, "average trust over rounds, of all participants"),
     )
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_loss_drift),
@@ -212,10 +220,17 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
             "dropped_rows": sum(len(item["dropped"]) for item in history),
             "flags": federation.defense.flags(),
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
+            **_mean_weights(history),
             **_exclusion_facts(federation),
         },
         seconds=dict(federation.seconds),
     )
+
+
+def _mean_weights(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean weights of honest participants and of attackers over rounds, where the rule reports weights."""
+    known = {name: [item[name] for item in history if name in item] for name in WEIGHTS}
+    return {f"mean_{name}": fmean(values) for name, values in known.items() if values}
 
 
 def _exclusion_facts(federation: "Federation") -> dict[str, Any]:

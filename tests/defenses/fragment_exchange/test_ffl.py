@@ -206,6 +206,8 @@ def test_nothing_secret_is_in_what_is_told():
         "trust",
         "honest_trust",
         "attacker_trust",
+        "honest_trust_of_all",
+        "attacker_trust_of_all",
         "reputation",
         "excluded",
         "abstained",
