@@ -6,6 +6,7 @@ from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fflbench.measures.exclusion_tables import exclusion_tables
 from fflbench.plugin import (
     GOALS,
     HIGHER,
@@ -193,7 +194,7 @@ class Robustness(Measure):
 
     @classmethod
     def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return chain(_summary_tables(records), tables_beside_papers(records))
+        return chain(_summary_tables(records), tables_beside_papers(records), exclusion_tables(records))
 
     @classmethod
     def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:
