@@ -9,8 +9,6 @@ from fflbench.plugin import Column, FilledColumn, Record, Table, TableCell, reco
 
 ROUNDS = (1, 2, 3, 5, 10, 20, 50)
 """Rounds after which trust is shown, besides the last: the first ones, in which it changes most."""
-ATTACKER = "attacker"
-SIDES = {ATTACKER: "attackers", "honest": "honest participants"}
 
 EXCLUSIONS = (
     "Refused: shares of the decisions that honest participants take, over all rounds, by their local reputations. "
@@ -61,39 +59,20 @@ def _means_of_cells(group: record_groups.RecordGroup, value: Value) -> dict[tupl
 
 
 def _exclusion_columns() -> list[tuple[Column, Value]]:
-    refused = [
+    return [
         (
-            _share_column(f"{side}_refused", f"{words} refused", f"Refusals of {words} by honest participants."),
-            functools.partial(_share_refused, side=side),
+            Column(
+                name=f"{side}_{what}", title=f"{words} {what}, %", meaning=f"{meaning} {words}.", digits=1, factor=100.0
+            ),
+            functools.partial(_fact, name=f"share_of_{side}_{what}"),
         )
-        for side, words in SIDES.items()
+        for what, meaning in {"refused": "Refusals of", "excluded": "Exclusions of"}.items()
+        for side, words in {"attackers": "attackers", "honest": "honest participants"}.items()
     ]
-    excluded = [
-        (
-            _share_column(f"{side}_excluded", f"{words} excluded", f"Share of {words} that the server excludes."),
-            functools.partial(_share_excluded, side=side),
-        )
-        for side, words in SIDES.items()
-    ]
-    return [*refused, *excluded]
 
 
-def _share_column(name: str, title: str, meaning: str) -> Column:
-    return Column(name=name, title=f"{title}, %", meaning=meaning, digits=1, factor=100.0)
-
-
-def _share_refused(record: Record, side: str) -> Any:
-    return record.facts.get(f"share_of_{'attackers' if side == ATTACKER else side}_refused")
-
-
-def _share_excluded(record: Record, side: str) -> float | None:
-    """Return the share of a side that the server excludes at the end, to compare with refusals; None without those."""
-    if "excluded" not in record.facts or _share_refused(record, "honest") is None:
-        return None
-    hostile = set(record.facts["attackers"])
-    everyone = range(record.configuration["task"]["parameters"]["participants"])
-    own = {who for who in everyone if (who in hostile) == (side == ATTACKER)}
-    return len(own.intersection(record.facts["excluded"])) / len(own) if own else None
+def _fact(record: Record, name: str) -> Any:
+    return record.facts.get(name)
 
 
 def _trust_columns(records: Sequence[Record]) -> list[tuple[Column, Value]]:
@@ -108,8 +87,8 @@ def _trust_columns(records: Sequence[Record]) -> list[tuple[Column, Value]]:
             ),
             functools.partial(_trust, place=number - 1, side=side),
         )
-        for number in [*(number for number in ROUNDS if number < last), last]
-        for side, words in SIDES.items()
+        for number in sorted({*(number for number in ROUNDS if number < last), last} - {0})
+        for side, words in {"attacker": "attackers", "honest": "honest participants"}.items()
     ]
 
 

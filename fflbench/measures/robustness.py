@@ -76,6 +76,10 @@ class _Facts(RecordFields):
     attackers: list[Count]
     flags: list[str]
     honest_excluded: Count = 0
+    share_of_honest_refused: Share | None = None
+    share_of_attackers_refused: Share | None = None
+    share_of_honest_excluded: Share | None = None
+    share_of_attackers_excluded: Share | None = None
     rounds_that_kept_the_model: Count = 0
     rounds_with_more_attackers_than_f: Count | None = None
     dropped_rows: Count = 0
@@ -239,10 +243,14 @@ def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
     if "excluded" not in federation.history[-1]:
         return {}
     excluded, sizes = federation.history[-1]["excluded"], federation.defense.setting.sizes
+    attackers = set(federation.attackers.tolist())
+    honest_excluded, honest = len(set(excluded) - attackers), len(sizes) - len(attackers)
     return {
         "excluded": excluded,
         "share_of_data_excluded": float(sizes[excluded].sum() / sizes.sum()),
-        "honest_excluded": len(set(excluded) - set(federation.attackers.tolist())),
+        "honest_excluded": honest_excluded,
+        "share_of_honest_excluded": honest_excluded / honest,
+        "share_of_attackers_excluded": (len(excluded) - honest_excluded) / len(attackers) if attackers else None,
     }
 
 

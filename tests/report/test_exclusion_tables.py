@@ -37,12 +37,12 @@ def test_refusals_by_participants_stand_beside_exclusions_by_the_server(records)
         assert len(own) == 2
         label = f"gaussian-noise, ffl, strategy = {number}"
         refused = [record.facts["share_of_attackers_refused"] for record in own]
-        assert find_cell(table, label, "attacker_refused").mean == pytest.approx(sum(refused) / 2)
+        assert find_cell(table, label, "attackers_refused").mean == pytest.approx(sum(refused) / 2)
         shares = [len(set(record.facts["excluded"]) & set(record.facts["attackers"])) / 4 for record in own]
-        assert find_cell(table, label, "attacker_excluded").mean == pytest.approx(sum(shares) / 2)
+        assert find_cell(table, label, "attackers_excluded").mean == pytest.approx(sum(shares) / 2)
         shares = [record.facts["honest_excluded"] / 16 for record in own]
         assert find_cell(table, label, "honest_excluded").mean == pytest.approx(sum(shares) / 2)
-    assert find_cell(table, "none, ffl", "attacker_refused").mean is None
+    assert find_cell(table, "none, ffl", "attackers_refused").mean is None
 
 
 def test_trust_is_shown_after_the_first_rounds_and_the_last(records):
