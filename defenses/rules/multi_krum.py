@@ -26,6 +26,7 @@ def multi_krum(
     m: Annotated[Annotated[int, Ge(1)] | None, "updates that are averaged, at most all; none means n - f"] = None,
     *,
     distances: Distances,
+    row_weights: npt.NDArray[np.float64],
 ) -> Vector:
     r"""Average the m updates that are nearest to their n - f - 2 nearest others.
 
@@ -36,9 +37,8 @@ def multi_krum(
     """
     n = len(updates)
     chosen = np.argsort(krum_scores(distances, f), kind="stable")[: n - f if m is None else m]
-    weights = np.zeros(n)
-    weights[chosen] = 1
-    return weighted_mean(updates, weights)
+    row_weights[chosen] = 1
+    return weighted_mean(updates, row_weights)
 
 
 def krum_scores(distances: Distances, f: int) -> Distances:

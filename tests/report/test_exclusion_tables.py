@@ -1,0 +1,62 @@
+"""Tables on refusals, exclusions and trust, from records of a real cell."""
+
+import pytest
+
+from fflbench.execution.run_cell import run_cell
+from fflbench.report.all_tables import build_board
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+from tests.report.synthetic_records import WHOLE, find_cell, find_table
+
+
+@pytest.fixture(scope="module")
+def records():
+    content = {
+        "tasks": ["digits-mlp"],
+        "attacks": ["none", "gaussian-noise"],
+        "defenses": ["fedavg", "ffl"],
+        "seeds": [0, 1],
+        "overrides": {"rounds": 4},
+        "deviation": {"fragment-exchange": {"strategy": [1, 3]}},
+    }
+    return [run_cell(cell, "own") for cell in plan(parse(content, "own", "own.toml"))]
+
+
+def of_row(records, deviation):
+    return [record for record in records if record.labels.get("deviation") == deviation]
+
+
+def test_refusals_by_participants_stand_beside_exclusions_by_the_server(records):
+    table = find_table(build_board("own", records), "digits-mlp-exclusions")
+    assert [row.keys for row in table.rows] == [
+        *(("none", "ffl"),),
+        *(("gaussian-noise", f"ffl, strategy = {number}") for number in (1, 3)),
+    ]
+    for number in (1, 3):
+        own = of_row(records, f"strategy = {number}")
+        assert len(own) == 2
+        label = f"gaussian-noise, ffl, strategy = {number}"
+        refused = [record.facts["share_of_attackers_refused"] for record in own]
+        assert find_cell(table, label, "attackers_refused").mean == pytest.approx(sum(refused) / 2)
+        shares = [len(set(record.facts["excluded"]) & set(record.facts["attackers"])) / 4 for record in own]
+        assert find_cell(table, label, "attackers_excluded").mean == pytest.approx(sum(shares) / 2)
+        shares = [record.facts["honest_excluded"] / 16 for record in own]
+        assert find_cell(table, label, "honest_excluded").mean == pytest.approx(sum(shares) / 2)
+    assert find_cell(table, "none, ffl", "attackers_refused").mean is None
+
+
+def test_trust_is_shown_after_the_first_rounds_and_the_last(records):
+    table = find_table(build_board("own", records), "digits-mlp-trust-by-round")
+    assert [column.name for column in table.columns] == [
+        f"{side}_trust_{number}" for number in (1, 2, 3, 4) for side in ("attacker", "honest")
+    ]
+    own = of_row(records, "strategy = 1")
+    for number in (1, 4):
+        trusts = [record.history[number - 1]["honest_trust_of_all"] for record in own]
+        cell = find_cell(table, "gaussian-noise, ffl, strategy = 1", f"honest_trust_{number}")
+        assert cell.mean == pytest.approx(sum(trusts) / 2)
+
+
+def test_records_without_refusals_and_trust_get_no_such_tables():
+    names = [table.name for table in build_board("own", WHOLE).tables]
+    assert not any("exclusions" in name or "trust" in name for name in names)
