@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -104,6 +105,8 @@ def place(made, own_registry, tmp_path, monkeypatch):
     shutil.copytree(made, tmp_path / "leaderboards")
     (tmp_path / "their_rule.py").write_text(RULE)
     monkeypatch.chdir(tmp_path)
+    # Folders are compared, and Python's caches of plugins are no trace of ours.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return tmp_path
 
 
