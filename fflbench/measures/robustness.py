@@ -96,7 +96,7 @@ class _Round(RecordFields):
     attacker_weight: Number | None = None
 
 
-@measure("robustness", title="Robustness", version=3)
+@measure("robustness", title="Robustness", version=4)
 class Robustness(Measure):
     """Run all rounds of a task with attackers among the participants, and test the global model."""
 
