@@ -127,4 +127,4 @@ def test_the_comparison_in_the_guide_is_what_a_krum_of_too_many_neighbours_gets(
         "    return rows[np.sort(squares, 1)[:, 1 : len(rows) - f].sum(1).argmin()]\n"
     )
     out = check(capsys, "theirs.py:krum", "--rule", "krum")[1]
-    assert f"```\n{out.replace('theirs.py:krum', 'byzfl:Krum')}```\n" in guide
+    assert f"```\n{out.replace('theirs.py:krum', 'my_module:krum')}```\n" in guide
