@@ -1,6 +1,5 @@
 """Generate the table of the FFL paper's claims from leaderboards; `python -m tests.docs.claims` prints it."""
 
-import re
 from pathlib import Path
 
 from fflbench import registry
@@ -11,11 +10,9 @@ from fflbench.report.leaderboard import find_leaderboards
 from fflbench.report.table_formats import to_markdown
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reproduction.md"
 BOARDS = ROOT / "leaderboards"
 SUITES = ("paper-", "ffl-")
 """Beginnings of the names of leaderboards whose records count."""
-TABLE = re.compile(r"<!-- claims -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def claims(boards=BOARDS):
@@ -29,11 +26,6 @@ def claims(boards=BOARDS):
 def as_markdown():
     """Return the table as Markdown, its texts on the left."""
     return to_markdown(claims()).replace("---:|", "---|")
-
-
-def up_to_date(page):
-    """Return a page with a newly made table of claims."""
-    return TABLE.sub(lambda _: f"<!-- claims -->\n{as_markdown()}\n<!-- end -->", page)
 
 
 if __name__ == "__main__":
