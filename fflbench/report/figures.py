@@ -38,6 +38,8 @@ WRITTEN = 200
 """Number of cells up to which a heatmap prints its values."""
 PANELS = 9
 """Number of panels that are drawn; the CSV file beside the figure has all values."""
+DASHES = ("--", "-")
+"""Dashes of the other lines and of the first one, where every defense has several in its colour."""
 TICKS = (0.001, 0.01, 0.1, 1.0)
 """Ticks of logarithmic axes."""
 
@@ -70,16 +72,17 @@ def draw_figures(records: Sequence[Record], board: Board, arrays: Callable[[Reco
 
 def _draw_curves(group: RecordGroup, curve: Curve) -> Iterable[ReportFigure]:
     """Draw one panel per attack and one line per defense: the mean over seeds, with the 95% interval as a band."""
-    lines = {attack: _line_by_defense(group, curve, attack) for attack in group.attacks}
+    lines, names = {attack: _lines_by_row(group, curve, attack) for attack in group.attacks}, [*curve.lines.values()]
     drawn = [attack for attack in _attacks_by_harm(group) if lines[attack]][:PANELS]
     if not drawn:
         return
     figure, axes = figure_with_panels(len(drawn), sharex=True, sharey=True)
-    labels = list(dict.fromkeys(label for attack in drawn for label in lines[attack]))
+    rows = list(dict.fromkeys(row for attack in drawn for row, _ in lines[attack]))
     seen: dict[str, Any] = {}
     for axis, attack in zip(axes, drawn, strict=True):
-        for label, line in lines[attack].items():
-            seen[label] = _draw_line(axis, line, curve, labels.index(label))
+        for (row, name), line in lines[attack].items():
+            look = line_style(rows.index(row)) | ({"linestyle": DASHES[name == names[0]]} if len(names) > 1 else {})
+            seen[_line_label(row, name)] = _draw_line(axis, line, curve, look)
         axis.set_title(_panel_title(group, attack), fontsize="medium")
         if curve.logarithmic:
             seen["chance"] = _set_log_axes_with_chance_line(axis)
@@ -90,14 +93,19 @@ def _draw_curves(group: RecordGroup, curve: Curve) -> Iterable[ReportFigure]:
     figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
     numbers: list[list[Any]] = [["attack", "line", curve.x, "mean", "half_width_95", "seeds"]]
     for attack, of_attack in lines.items():
-        for label, line in of_attack.items():
-            numbers += [[attack, label, x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
+        for key, line in of_attack.items():
+            numbers += [[attack, _line_label(*key), x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
     caption = f"{curve.title[:1].upper()}{curve.title[1:]}: {group.heading}"
     yield ReportFigure(slug(f"{curve.name}-{group.heading}"), group.measure.section, caption, figure, numbers)
 
 
-def _line_by_defense(group: RecordGroup, curve: Curve, attack: str) -> dict[str, Line]:
-    lines: dict[str, Line] = {}
+def _line_label(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _lines_by_row(group: RecordGroup, curve: Curve, attack: str) -> dict[tuple[str, str], Line]:
+    """Return lines by the row of tables, with the attack on it that was chosen, and by the line's own name."""
+    lines: dict[tuple[str, str], Line] = {}
     metric = _first_headline_metric(group)
     for defense in group.rows:
         tried = attack_runs_by_name(group, defense, [attack], group.observations)
@@ -106,7 +114,7 @@ def _line_by_defense(group: RecordGroup, curve: Curve, attack: str) -> dict[str,
         for key, name in curve.lines.items():
             line = means_over_seeds(chosen, curve.x, key) if chosen else {}
             if line:
-                lines[", ".join(filter(None, (defense, best, name)))] = line
+                lines[_line_label(defense, best), name] = line
     return lines
 
 
@@ -147,15 +155,17 @@ def _panel_title(group: RecordGroup, attack: str) -> str:
     return "no attack" if attack == group.no_attack and attack else attack
 
 
-def _draw_line(axis: Any, line: Line, curve: Curve, index: int) -> Any:
+def _draw_line(axis: Any, line: Line, curve: Curve, look: dict[str, Any]) -> Any:
     factor = 100 if curve.percent else 1
-    look = line_style(index) | {"marker": "" if len(line) > 1 else "o"}
     middle = [factor * of.mean for of in line.values()]
-    (drawn,) = axis.plot(list(line), middle, **look)
+    (drawn,) = axis.plot(list(line), middle, **look | {"marker": "" if len(line) > 1 else "o"})
     reach = [factor * (of.half_width or 0) for of in line.values()]
     low, high = ([value - sign * by for value, by in zip(middle, reach, strict=True)] for sign in (1, -1))
-    if curve.percent:
-        low, high = [max(0.0, value) for value in low], [min(100.0, value) for value in high]
+    if curve.percent or curve.is_share:
+        low, high = [max(0.0, value) for value in low], [min(float(factor), value) for value in high]
+    if curve.logarithmic_x:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
     if not curve.logarithmic:
         axis.fill_between(list(line), low, high, color=look["color"], alpha=0.12, linewidth=0)
     return drawn
@@ -191,7 +201,7 @@ def draw_record_history(record: Record, curves: Sequence[Curve]) -> "Figure | No
     axes = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
     for axis, (curve, lines) in zip(axes, drawn, strict=True):
         for place, (name, line) in enumerate(lines.items()):
-            _draw_line(axis, line, curve, place).set_label(name)
+            _draw_line(axis, line, curve, line_style(place)).set_label(name)
         axis.set_xlabel(curve.x)
         axis.set_ylabel(_y_axis_title(curve))
         axis.spines[["top", "right"]].set_visible(False)
