@@ -13,6 +13,11 @@ from fflbench.safe_texts import slug
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ROWS_TO_DRAW = 4
+"""Least number of rows that a figure beside a table is worth."""
+APART = 0.25
+"""Distance of our mark from a paper's, in lines, so that neither hides the other."""
+
 Cells = Mapping[tuple[str, str], TableCell]
 """Cells of a panel by the labels of their line and of their mark."""
 
@@ -54,20 +59,22 @@ def draw_beside_paper(table: Table) -> Iterable[ReportFigure]:
                 if row.cells[place].mean is not None
             }
             panels.append((table.columns[ours], found))
-    if panels:
+    if panels and len(table.rows) >= ROWS_TO_DRAW:
         rows = [row.label for row in table.rows]
-        figure = _draw_panels(panels, rows, ["ours", "the paper's"], table.title)
+        figure = _draw_panels(panels, rows, ["ours", "the paper's"], table.title, APART)
         yield ReportFigure(f"dots-{table.name}", table.section, table.title, figure, _numbers(panels))
 
 
 def _draw_panels(
-    panels: Sequence[tuple[Column, Cells]], lines: Sequence[str], marks: Sequence[str], title: str
+    panels: Sequence[tuple[Column, Cells]], lines: Sequence[str], marks: Sequence[str], title: str, apart: float = 0.0
 ) -> "Figure":
     figure, axes = figure_with_panels(len(panels), 4, 0.3 * len(lines) + 1.2, sharey=True)
     seen: dict[str, Any] = {}
     for axis, (column, cells) in zip(axes, panels, strict=True):
         for (line, mark), cell in cells.items():
-            seen[mark] = draw_error_bars(axis, {lines.index(line): cell}, column, marks.index(mark), upright=False)
+            place = marks.index(mark)
+            at = lines.index(line) + apart * (place - 0.5)
+            seen[mark] = draw_error_bars(axis, {at: cell}, column, place, upright=False)
         if column.low is not None and column.low >= 0 and needs_log_axis([cell.mean or 0.0 for cell in cells.values()]):
             axis.set_xscale("log")
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
