@@ -1,6 +1,6 @@
 """Figures that every measure gets: curves over histories, heatmaps of tables, sweeps, and one of all measures."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,8 @@ from fflbench.measures.measure import Curve
 from fflbench.metrics import Metric
 from fflbench.records.npz_file import Arrays
 from fflbench.records.record import Record
+from fflbench.report import dot_plots
+from fflbench.report.dot_plots import draw_error_bars
 from fflbench.report.figure_files import (
     ReportFigure,
     draw_text_literally,
@@ -15,7 +17,6 @@ from fflbench.report.figure_files import (
     line_style,
     with_distinct_names,
 )
-from fflbench.report.metric_tables import attacks_or_observations, column_cell, headline_table_name
 from fflbench.report.record_groups import (
     RecordGroup,
     SeedRuns,
@@ -28,7 +29,7 @@ from fflbench.report.record_groups import (
 )
 from fflbench.report.statistics import Estimate, estimate_mean
 from fflbench.report.sweeps import Sweep, find_sweeps
-from fflbench.report.table_model import OVERALL, Board, Column, Table, TableCell
+from fflbench.report.table_model import OVERALL, Board, Column, Table
 from fflbench.safe_texts import slug
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ def draw_figures(records: Sequence[Record], board: Board, arrays: Callable[[Reco
         for table in board.tables:
             drawn += _draw_robustness_privacy_scatter(table) if table.section == OVERALL else []
             drawn += [_draw_heatmap(table)] if _can_be_heatmap(table) else []
+            drawn += dot_plots.draw_beside_paper(table)
         every = group_records(records)
         heatmaps = {table.name for table in board.tables if _can_be_heatmap(table)}
         for group in every:
-            drawn += [] if group.is_sweep_point else _draw_dot_plots(group, heatmaps)
+            drawn += [] if group.is_sweep_point else dot_plots.draw_headline_metrics(group, heatmaps)
             for curve in group.measure.curves:
                 drawn += _draw_curves(group, curve)
         for sweep in find_sweeps(every):
@@ -257,70 +259,6 @@ def _is_ranked_share(column: Column) -> bool:
     return (column.low, column.high) == (0.0, 1.0) and column.ranked and column.higher_is_better is not None
 
 
-def _draw_dot_plots(group: RecordGroup, heatmaps: Collection[str]) -> Iterable[ReportFigure]:
-    """Draw headline metrics that no heatmap shows: one panel per metric, one row per defense, one mark per column."""
-    metrics = [
-        metric
-        for metric in group.measure.metrics
-        if metric.headline and headline_table_name(group, metric) not in heatmaps
-    ]
-    every = group.observations if group.measure.observed else group.attacks
-    numbers: list[list[Any]] = [["metric", "defense", "column", "mean", "low_95", "high_95", "seeds"]]
-    drawn = []
-    for metric in metrics:
-        column = Column.from_metric(metric)
-        cells = {
-            (defense, name): cell
-            for defense in group.rows
-            for name in attacks_or_observations(group, metric)
-            if (cell := column_cell(group, metric, column, defense, name)).mean is not None
-        }
-        if cells:
-            drawn.append((metric, column, cells))
-            for (defense, name), cell in cells.items():
-                numbers.append([metric.name, defense, name, cell.mean, cell.low, cell.high, cell.seeds])
-    if not drawn:
-        return
-    figure, axes = figure_with_panels(len(drawn), 4, 0.3 * len(group.rows) + 1.2, sharey=True)
-    seen: dict[str, Any] = {}
-    names = list(group.rows)
-    for axis, (metric, column, cells) in zip(axes, drawn, strict=True):
-        for (defense, name), cell in cells.items():
-            seen[name] = _draw_error_bars(axis, {names.index(defense): cell}, column, every.index(name), upright=False)
-        if metric.low >= 0 and _needs_log_axis([cell.mean or 0.0 for cell in cells.values()]):
-            axis.set_xscale("log")
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axis.minorticks_off()
-        axis.set_yticks(range(len(names)), names, fontsize="small")
-        axis.set_title(column.title, fontsize="medium")
-        axis.grid(alpha=0.3, axis="x")
-    axes[0].invert_yaxis()
-    figure.suptitle(group.heading, fontsize="medium")
-    if len(seen) > 1:
-        figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
-    yield ReportFigure(slug(f"dots-{group.heading}"), group.measure.section, group.heading, figure, numbers)
-
-
-def _draw_error_bars(
-    axis: Any, cells: Mapping[float, TableCell], column: Column, index: int, *, upright: bool = True
-) -> Any:
-    """Draw cells with their intervals, connected by a line where values are vertical."""
-    means = [float(cell.mean or 0) for cell in cells.values()]
-    ends = [
-        [column.factor * (0.0 if end is None else abs(end - mean)) for end, mean in zip(side, means, strict=True)]
-        for side in ([cell.low for cell in cells.values()], [cell.high for cell in cells.values()])
-    ]
-    drawn = [column.factor * mean for mean in means]
-    if upright:
-        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **line_style(index))
-    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(line_style(index) | {"linestyle": "none"}))
-
-
-def _needs_log_axis(values: Sequence[float]) -> bool:
-    """Return whether positive values differ by so much that only a logarithmic axis shows them all."""
-    return min(values) > 0 and max(values) > 100 * min(values)
-
-
 def _draw_robustness_privacy_scatter(table: Table) -> Iterable[ReportFigure]:
     """Draw robustness against privacy, with cost as size, from the first column of each."""
     first = {column.section: place for place, column in reversed(list(enumerate(table.columns)))}
@@ -388,7 +326,7 @@ def _draw_sweep(sweep: Sweep) -> Iterable[ReportFigure]:
                 and (cell := runs.cell(metric, column, sweep.seeds)).mean is not None
             }
             if line:
-                seen[label] = _draw_error_bars(axis, line, column, list(sweep.rows).index(label))
+                seen[label] = draw_error_bars(axis, line, column, list(sweep.rows).index(label))
                 numbers += [[metric.name, label, x, of.mean, of.low, of.high, of.seeds] for x, of in line.items()]
         axis.set_title(column.title, fontsize="medium")
         axis.grid(alpha=0.3)

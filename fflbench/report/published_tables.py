@@ -31,6 +31,8 @@ UPDATES = "updates"
 """Parameter of measures that tables of papers have rows for."""
 ORDER = "order"
 """Unit of figures that are orders of growth."""
+PAPERS_VALUE = "_paper"
+"""End of the name of a column with values of a paper."""
 ROWS_TO_RANK = 3
 """Least number of different figures for which a rank correlation is shown."""
 
@@ -165,7 +167,7 @@ class _Comparison:
         metric = self.metrics[name]
         ours = Column.from_metric(metric, higher_is_better=None)
         paper = Column.from_metric(
-            metric, name=f"{name}_paper", title="the paper's", meaning="The paper's figure.", higher_is_better=None
+            metric, name=name + PAPERS_VALUE, title="the paper's", meaning="The paper's figure.", higher_is_better=None
         )
         points = metric.unit == "%"
         difference = ours.model_copy(
