@@ -1,4 +1,4 @@
-"""Tables on reputation: whom participants refuse and the server excludes, and trust in the first and the last round."""
+"""Tables on reputation: whom participants refuse and the server excludes, trust by round, and framed participants."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +15,21 @@ EXCLUSIONS = (
     "Excluded: shares of all of that side whom the server does not select after the last round, by global reputations. "
     "Means over seeds."
 )
+FRAMING = (
+    "Framed: honest participants whose own update was finite, and whose row was dropped since their partner's was not. "
+    "Lone submissions: rows of attackers who found no partner. Means over seeds."
+)
 TRUST = "Over all participants of a side, whether or not they submitted an update in that round; means over seeds."
 
 Value = Callable[[Record], Any]
 
 
 def exclusion_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Yield tables of refusals and exclusions, and of trust over rounds, where records hold any."""
+    """Yield tables of refusals and exclusions, of framing, and of trust over rounds, where records hold any."""
     for group in record_groups.group_records(records):
         for name, title, columns, note in (
             ("exclusions", "whom honest participants refuse and the server excludes", _exclusion_columns(), EXCLUSIONS),
+            ("framing", "framed participants and lone submissions", _framing_columns(group.records), FRAMING),
             ("trust-by-round", "average trust by round", _trust_columns(group.records), TRUST),
         ):
             filled = [FilledColumn(column, _means_of_cells(group, value)) for column, value in columns]
@@ -71,8 +76,44 @@ def _exclusion_columns() -> list[tuple[Column, Value]]:
     ]
 
 
+def _framing_columns(records: Sequence[Record]) -> list[tuple[Column, Value]]:
+    """Return columns on framed participants and lone submissions, unless there were none in all of these records."""
+    if not any(_fact(record, "framed_rows") or _fact(record, "lone_submissions") for record in records):
+        return []
+    meaning = "Share of honest participants who were framed at least once."
+    return [
+        (
+            Column(
+                name="honest_framed", title="honest participants framed, %", meaning=meaning, digits=1, factor=100.0
+            ),
+            functools.partial(_fact, name="share_of_honest_framed"),
+        ),
+        (
+            Column(name="framed_rows", title="framed rows", meaning="Rows of framed participants.", digits=1),
+            functools.partial(_fact, name="framed_rows"),
+        ),
+        (
+            Column(name="lone_submissions", title="lone submissions", meaning="Rows without a partner.", digits=1),
+            functools.partial(_fact, name="lone_submissions"),
+        ),
+        (
+            Column(
+                name="attackers_in_last_round",
+                title="attackers in the last round",
+                meaning="Attackers whom the server selects in the last round.",
+                digits=1,
+            ),
+            _attackers_in_last_round,
+        ),
+    ]
+
+
 def _fact(record: Record, name: str) -> Any:
     return record.facts.get(name)
+
+
+def _attackers_in_last_round(record: Record) -> Any:
+    return record.history[-1].get("attackers_selected") if record.history and "framed_rows" in record.facts else None
 
 
 def _trust_columns(records: Sequence[Record]) -> list[tuple[Column, Value]]:
