@@ -1,0 +1,86 @@
+"""Pages with figures are those of the committed records, and show no number without anything behind it."""
+
+import pytest
+
+from tests.docs import pages, record_figures
+from tests.docs.pages import DOCS, PAGES, UnsupportedNumberError, pictures, render
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_that_of_the_records(name):
+    page = (DOCS / name).read_text("utf-8")
+    assert page == render(name), f"docs/{name} is stale; run python -m tests.docs"
+    stale = [copy.name for copy, original in pictures(page).items() if copy.read_bytes() != original.read_bytes()]
+    assert not stale, "pictures are stale; run python -m tests.docs"
+
+
+def test_pages_of_results_are_generated():
+    assert {"costs.md", "ffl.md", "privacy.md", "reproduction.md"} <= set(PAGES)
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """Return a function that renders a template."""
+
+    def rendered(template):
+        (tmp_path / "page.md").write_text(template, "utf-8")
+        return render("page.md").rpartition("\n<!--")[0]
+
+    monkeypatch.setattr(pages, "TEMPLATES", tmp_path)
+    return rendered
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "An accuracy of 96.1% is high.",
+        "It takes 3 s.",
+        "| a | -0.5 |",
+        "- from 1,200 to {{ given('1,300') }}",
+        "about ±2",
+        "`x = 1` and 2",
+        "n = 10, f = 2.",
+        "{{ 96.1 }}",
+        "{{ '96.1' }}",
+    ],
+)
+def test_a_number_in_prose_without_records_is_an_error(page, prose):
+    with pytest.raises(UnsupportedNumberError):
+        page(prose)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "CIFAR-10, VGG16, float32, SHA-256, AES-256-CTR and RFC 7919",
+        "`rounds = 60` and [a link](suites.md#42)",
+        "1. an item\n2. another one\n",
+        "## Version 2\n",
+        "```toml\nrounds = 60\n```\n",
+    ],
+)
+def test_names_code_headings_and_list_items_may_have_numbers(page, prose):
+    assert page(prose) == prose
+
+
+def test_a_figure_is_that_of_the_table(page):
+    quick = "records('quick')(task='digits-mlp', measure='robustness')"
+    shown = page("{{ " + quick + "(attack='none', defense='ffl').interval('accuracy') }}")
+    mean, _, half = shown.partition(" ± ")
+    readme = (record_figures.BOARDS / "quick" / "README.md").read_text("utf-8")
+    assert mean in readme
+    assert f"± {half}" in readme
+
+
+def test_a_figure_of_several_configurations_is_an_error(page):
+    with pytest.raises(LookupError, match="configurations, not one"):
+        page("{{ records('quick')(task='digits-mlp', measure='robustness').mean('accuracy') }}")
+
+
+def test_a_figure_without_records_is_an_error(page):
+    with pytest.raises(LookupError, match="no record has"):
+        page("{{ records('quick')(defense='fedprox').mean('accuracy') }}")
+
+
+def test_the_papers_figures_are_printed_as_in_the_paper(page):
+    assert page("{{ paper('robustness_gn', 'FedAvg (no attacks)', 'TE', 'Adult-MLP') }}") == "0.349"
