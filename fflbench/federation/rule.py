@@ -233,7 +233,7 @@ FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
 
 
 class FunctionRule(Function, Rule):
-    """A rule that is a function of the updates; it returns the aggregate, or that and the weight of each row."""
+    """A rule that is a function of the updates and returns the aggregate, or a pair: it and the weight of each row."""
 
     _reported: Mapping[str, Any] = {}
 
