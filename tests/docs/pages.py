@@ -84,8 +84,8 @@ def _tables(board):
     return {table.name: table for table in build_board(collection.suite, collection.displayed_records).tables}
 
 
-def table(board, name, columns=None, rows=None):
-    """Return a table of a leaderboard without its title: all of it, or the named columns and rows with their notes."""
+def table(board, name, columns=None, rows=None, *, notes=True):
+    """Return a table of a leaderboard without its title: all of it, or the named columns and rows; with its notes."""
     registry.load_installed()
     whole = _tables(board)[name]
     places = [place for place, each in enumerate(whole.columns) if columns is None or each.name in columns]
@@ -97,6 +97,7 @@ def table(board, name, columns=None, rows=None):
                 for row in whole.rows
                 if rows is None or row.label in rows
             ),
+            "notes": whole.notes if notes else (),
         }
     )
     _, _, content = to_markdown(part).split("\n", 2)
