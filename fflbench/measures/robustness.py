@@ -108,7 +108,13 @@ class Robustness(Measure):
     curves = (
         Curve("accuracy", "round", {"accuracy": ""}, "accuracy over rounds", percent=True),
         Curve("trust", "round", TRUST, "average trust over rounds"),
-        Curve("trust-of-all", "round", TRUST_OF_ALL, "average trust over rounds, of all participants"),
+        Curve(
+            "trust-of-all",
+            "round",
+            TRUST_OF_ALL,
+            "average trust over rounds, of all participants",
+            every_deviation=True,
+        ),
     )
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_loss_drift),
