@@ -39,6 +39,8 @@ def page(tmp_path, monkeypatch):
         "- from 1,200 to {{ given('1,300') }}",
         "about ±2",
         "`x = 1` and 2",
+        "# Heading\n\nbelow 3",
+        "```\ncode\n```\n\nbetween 3\n\n```\ncode\n```\n",
         "n = 10, f = 2.",
         "{{ 96.1 }}",
         "{{ '96.1' }}",
