@@ -58,8 +58,7 @@ IN_ROUNDS = {
     "rounds_with_more_attackers_than_f": "more attackers than f were selected",
 }
 """Facts that count rounds, and the warnings that tables show for them."""
-TRUST = {"honest_trust": "honest", "attacker_trust": "attackers"}
-TRUST_OF_ALL = {"honest_trust_of_all": "honest", "attacker_trust_of_all": "attackers"}
+TRUST = {"honest_trust_of_all": "honest", "attacker_trust_of_all": "attackers"}
 WEIGHTS = ("honest_weight", "attacker_weight")
 LOSS = "Loss on the test set."
 SOURCE = "Accuracy on the inputs that the attack aims at, such as those of the source class."
@@ -107,12 +106,13 @@ class Robustness(Measure):
     exact_facts = ("attackers", "targeted", "flags")
     curves = (
         Curve("accuracy", "round", {"accuracy": ""}, "accuracy over rounds", percent=True),
-        Curve("trust", "round", TRUST, "average trust over rounds"),
         Curve(
-            "trust-of-all",
+            "trust",
             "round",
-            TRUST_OF_ALL,
-            "average trust over rounds, of all participants",
+            TRUST,
+            "average trust of all participants",
+            is_share=True,
+            logarithmic_x=True,
             every_deviation=True,
         ),
     )
@@ -203,8 +203,12 @@ class Robustness(Measure):
         return _joined_columns(records)
 
     @classmethod
+    def summary_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return _summary_tables(records)
+
+    @classmethod
     def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return chain(_summary_tables(records), tables_beside_papers(records), exclusion_tables(records))
+        return chain(tables_beside_papers(records), exclusion_tables(records))
 
     @classmethod
     def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:

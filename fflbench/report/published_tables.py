@@ -31,6 +31,8 @@ UPDATES = "updates"
 """Parameter of measures that tables of papers have rows for."""
 ORDER = "order"
 """Unit of figures that are orders of growth."""
+PAPERS_VALUE = "_paper"
+"""End of the name of a column with values of a paper."""
 ROWS_TO_RANK = 3
 """Least number of different figures for which a rank correlation is shown."""
 
@@ -63,14 +65,18 @@ def differences_from_paper(paper: PublishedPaper, records: Iterable[Record]) -> 
         for part_kind, part, stated, ignored in parts:
             for name, (value, expected) in _changed_parameters(part_kind, part, stated).items():
                 if name not in ignored:
-                    found[f"{name} = {value} instead of {expected}"] = None
+                    found[f"{name} = {_short(value)} instead of {_short(expected)}"] = None
     return list(found)
 
 
 def open_choices(paper: PublishedPaper, record: Record) -> list[str]:
     """Return the parameters of a record's task that the paper leaves open and that are not the default."""
     changed = _changed_parameters(Kind.TASK, record.configuration["task"], {})
-    return [f"{name} = {changed[name][0]}" for name in paper.open_parameters if name in changed]
+    return [f"{name} = {_short(changed[name][0])}" for name in paper.open_parameters if name in changed]
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _changed_parameters(
@@ -158,15 +164,21 @@ class _Comparison:
 
     def _columns(self, name: str) -> list[FilledColumn]:
         seeds = {record.seed for record in self.records}
-        ours = Column.from_metric(self.metrics[name], higher_is_better=None)
-        paper, difference = (
-            ours.model_copy(update={"name": f"{name}_{what}", "title": title, "meaning": meaning})
-            for what, title, meaning in (
-                ("paper", "the paper", "The paper's figure."),
-                ("difference", "difference", "Our value less the paper's."),
-            )
+        metric = self.metrics[name]
+        ours = Column.from_metric(metric, higher_is_better=None)
+        paper = Column.from_metric(
+            metric, name=name + PAPERS_VALUE, title="the paper's", meaning="The paper's figure.", higher_is_better=None
         )
-        own = {key: row.runs.cell(self.metrics[name], ours, seeds) for key, row in self.rows.items()}
+        points = metric.unit == "%"
+        difference = ours.model_copy(
+            update={
+                "name": f"{name}_difference",
+                "title": "difference, points" if points else paper.title.replace("the paper's", "difference"),
+                "meaning": f"Our value less the paper's{', in percentage points' * points}.",
+                "signed": True,
+            }
+        )
+        own = {key: row.runs.cell(metric, ours, seeds) for key, row in self.rows.items()}
         printed = {key: row.figures[name] for key, row in self.rows.items() if name in row.figures}
         differences = {
             key: TableCell(mean=round_to_twelve_digits(mean - value), records=own[key].records)

@@ -64,7 +64,7 @@ def _environment():
         keep_trailing_newline=True,
         autoescape=False,
     )
-    functions = ("records", "number", "percent", "given", "paper")
+    functions = ("records", "number", "percent", "given", "paper", "claim_count", "verdict_count")
     environment.globals = {name: getattr(record_figures, name) for name in functions} | {
         "claims": lambda: Shown(as_markdown()),
         "table": table,

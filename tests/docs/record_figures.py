@@ -13,6 +13,7 @@ from fflbench.report.published_tables import record_value
 from fflbench.report.record_groups import SeedRuns, expand_shared_records, measure_class
 from fflbench.report.statistics import estimate_mean, format_number
 from fflbench.report.table_model import Column, TableCell
+from tests.docs.claims import verdicts
 
 ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "leaderboards"
@@ -179,3 +180,16 @@ def paper(table, row, column, benchmark, updates=None):
     if len(found) != 1:
         raise LookupError(f"{len(found)} figures of the paper are {wanted}")
     return Shown(found[0].value)
+
+
+def claim_count(verdict=None):
+    """Return the number of the paper's claims: of all, or of those with a verdict and no other."""
+    judged = [{each.verdict for each in measured} for _, measured in verdicts()]
+    return Shown(sum(verdict is None or each == {verdict} for each in judged))
+
+
+def verdict_count(verdict, *, printed=False):
+    """Return how often a claim has a verdict on a task, by records or by the paper's own printed tables."""
+    return Shown(
+        sum(each.verdict == verdict for tables, measured in verdicts() for each in (tables if printed else measured))
+    )

@@ -123,7 +123,7 @@ def test_failed_and_unfinished_histories_break_no_curve():
     assert not any(each.name.startswith("accuracy-") for each in draw_all_figures([as_failed(robustness_record())]))
 
 
-def test_trust_of_all_is_drawn_for_every_deviation_and_accuracy_for_the_worst():
+def test_trust_is_drawn_for_every_deviation_and_accuracy_for_the_worst():
     records = [
         robustness_record(
             "gaussian-noise",
@@ -134,7 +134,7 @@ def test_trust_of_all_is_drawn_for_every_deviation_and_accuracy_for_the_worst():
         )
         for strategy, accuracy in ((1, 0.9), (3, 0.8))
     ]
-    trust = csv_rows(draw_figure_named(records, "trust-of-all"))
+    trust = csv_rows(draw_figure_named(records, "trust"))
     assert {row["line"] for row in trust} == {"ffl, strategy = 1, honest", "ffl, strategy = 3, honest"}
     accuracy = csv_rows(draw_figure_named(records, "accuracy"))
     assert {row["line"] for row in accuracy} == {"ffl, strategy = 3"}
