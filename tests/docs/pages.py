@@ -21,7 +21,7 @@ START, END = "\ue000", "\ue001"
 """Characters around texts that expressions wrote, while a page is made."""
 WRITTEN = re.compile(f"{START}[^{END}]*{END}")
 NOT_PROSE = re.compile(
-    r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|^#+ .*$|^\d+\. |<[^>\n]*>|\bRFC \d+", re.DOTALL | re.MULTILINE
+    r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|^#+ [^\n]*$|^\d+\. |<[^>\n]*>|\bRFC \d+", re.DOTALL | re.MULTILINE
 )
 """Code, targets of links, headings, numbers of list items, tags and names of standards."""
 NUMBER = re.compile(r"(?<![\w.^-])[-+]?\d[\d,.]*(?![\w-])")
@@ -86,8 +86,8 @@ def _tables(board):
     return {table.name: table for table in build_board(collection.suite, collection.displayed_records).tables}
 
 
-def table(board, name, columns=None, rows=None):
-    """Return a table of a leaderboard without its title: all of it, or the named columns and rows with their notes."""
+def table(board, name, columns=None, rows=None, *, notes=True):
+    """Return a table of a leaderboard without its title: all of it, or the named columns and rows; with its notes."""
     registry.load_installed()
     whole = _tables(board)[name]
     places = [place for place, each in enumerate(whole.columns) if columns is None or each.name in columns]
@@ -99,6 +99,7 @@ def table(board, name, columns=None, rows=None):
                 for row in whole.rows
                 if rows is None or row.label in rows
             ),
+            "notes": whole.notes if notes else (),
         }
     )
     _, _, content = to_markdown(part).split("\n", 2)
