@@ -72,6 +72,14 @@ def test_a_figure_is_that_of_the_table(page):
     assert f"± {half}" in readme
 
 
+def test_the_strongest_attack_is_that_of_the_table(page):
+    digits = "records('privacy-membership')(task='digits-mlp', measure='membership', control=False)"
+    runs = digits + "(defense='fedavg', observation='submission').strongest('auc')"
+    shown = page("{{ " + runs + ".interval('auc') }} \\({{ " + runs + ".attack() }}\\)")
+    table = page("{{ table('privacy-membership', 'digits-mlp-membership-control-false-auc', rows=['fedavg']) }}")
+    assert f"| {shown} |" in table
+
+
 def test_a_figure_of_several_configurations_is_an_error(page):
     with pytest.raises(LookupError, match="configurations, not one"):
         page("{{ records('quick')(task='digits-mlp', measure='robustness').mean('accuracy') }}")
