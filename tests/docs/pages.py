@@ -20,7 +20,7 @@ START, END = "\ue000", "\ue001"
 """Characters around texts that expressions wrote, while a page is made."""
 WRITTEN = re.compile(f"{START}[^{END}]*{END}")
 NOT_PROSE = re.compile(
-    r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|^#+ .*$|^\d+\. |<[^>\n]*>|\bRFC \d+", re.DOTALL | re.MULTILINE
+    r"^```.*?^```$|`[^`\n]*`|\]\([^)]*\)|^#+ [^\n]*$|^\d+\. |<[^>\n]*>|\bRFC \d+", re.DOTALL | re.MULTILINE
 )
 """Code, targets of links, headings, numbers of list items, tags and names of standards."""
 NUMBER = re.compile(r"(?<![\w.^-])[-+]?\d[\d,.]*(?![\w-])")

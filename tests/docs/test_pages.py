@@ -40,6 +40,7 @@ def page(tmp_path, monkeypatch):
         "about ±2",
         "`x = 1` and 2",
         "n = 10, f = 2.",
+        "# Results\n\nIt takes 3 s.\n",
         "{{ 96.1 }}",
         "{{ '96.1' }}",
     ],
