@@ -26,8 +26,7 @@ def multi_krum(
     m: Annotated[Annotated[int, Ge(1)] | None, "updates that are averaged, at most all; none means n - f"] = None,
     *,
     distances: Distances,
-    row_weights: npt.NDArray[np.float64],
-) -> Vector:
+) -> tuple[Vector, npt.NDArray[np.float64]]:
     r"""Average the m updates that are nearest to their n - f - 2 nearest others.
 
     $$ s(k) = \sum_{j \in N_k} \lVert x_k - x_j \rVert^2, \qquad |N_k| = n - f - 2,\ k \notin N_k $$
@@ -37,8 +36,9 @@ def multi_krum(
     """
     n = len(updates)
     chosen = np.argsort(krum_scores(distances, f), kind="stable")[: n - f if m is None else m]
-    row_weights[chosen] = 1
-    return weighted_mean(updates, row_weights)
+    weights = np.zeros(n)
+    weights[chosen] = 1
+    return weighted_mean(updates, weights), weights
 
 
 def krum_scores(distances: Distances, f: int) -> Distances:

@@ -201,9 +201,13 @@ def stop_on_signals(stopping: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def estimate_run_seconds(planned: RunPlan, workers: int | None = None) -> float:
+def estimate_run_seconds(planned: RunPlan, workers: int | None = None, device: str = "cpu") -> float:
     """Return the estimated seconds of the cells to run on this machine, from a short calibration of each task."""
-    expected = list(zip(planned.to_run, estimate_seconds(planned.to_run), strict=True))
+    expected = list(zip(planned.to_run, estimate_seconds(planned.to_run, device), strict=True))
     one_by_one = sum(seconds for cell, seconds in expected if cell.measure.alone)
-    together = sum(seconds for cell, seconds in expected if not cell.measure.alone)
-    return START_UP + one_by_one + together / max(1, min(workers or usable_cores(), len(planned.to_run)))
+    together = [(cell, seconds) for cell, seconds in expected if not cell.measure.alone]
+    shared = sum(seconds for _, seconds in together) / max(1, min(workers or usable_cores(), len(planned.to_run)))
+    if device.startswith("cuda"):
+        # Cells side by side share the GPU.
+        shared = max(shared, sum(seconds * cell.create(Kind.TASK).gpus for cell, seconds in together))
+    return START_UP + one_by_one + shared

@@ -202,13 +202,13 @@ class Function(AssumedAttackers):
         """Its parameter f."""
         return self.parameters.get("f")
 
-    def arguments(self, view: View, geometry: Geometry, rng: np.random.Generator) -> dict[str, Any]:
-        """Return the function's parameters and the arguments that the round fills in."""
+    def call(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Any:
+        """Call the function with its parameters and the arguments that the round fills in."""
         require_rows(view)
         given = self.parameters | {name: FILL[name](view, geometry, rng) for name in self.filled_in}
         if "f" in given:
             given["f"] = self.f_of(view)
-        return given
+        return self.entry.target(view.rows, **given)
 
 
 def check_f_text(label: str, f: Any) -> None:
@@ -227,14 +227,13 @@ FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
     "root_update": lambda view, geometry, rng: view.root_update,
     "norms": lambda view, geometry, rng: geometry.norms,
     "distances": lambda view, geometry, rng: geometry.distances,
-    "row_weights": lambda view, geometry, rng: np.zeros(len(view.rows)),
     "rng": lambda view, geometry, rng: rng,
 }
 """Arguments that functions can ask for by name; everything else after `updates` is a parameter."""
 
 
 class FunctionRule(Function, Rule):
-    """A rule that is a function of the updates."""
+    """A rule that is a function of the updates and returns the aggregate, or a pair: it and the weight of each row."""
 
     _reported: Mapping[str, Any] = {}
 
@@ -259,15 +258,16 @@ class FunctionRule(Function, Rule):
     def aggregate_with(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
         """Return the function's aggregate, with norms or distances that may be known already."""
         self._reported = {}
-        given = self.arguments(view, geometry, rng)
-        aggregate: Vector = self.entry.target(view.rows, **given)
-        if "row_weights" in given and view.participants is not None:
-            weights = zip(view.participants.tolist(), given["row_weights"].tolist(), strict=True)
-            self._reported = {"row_weights": {str(who): weight for who, weight in weights}}
+        answer = self.call(view, geometry, rng)
+        aggregate: Vector
+        aggregate, weights = answer if isinstance(answer, tuple) else (answer, None)
+        if weights is not None and view.participants is not None:
+            by_sender = zip(view.participants.tolist(), weights.tolist(), strict=True)
+            self._reported = {"row_weights": {str(who): weight for who, weight in by_sender}}
         return aggregate
 
     def report(self) -> dict[str, Any]:
-        """Return the weights that the function gave to rows, where it says so and their senders are known."""
+        """Return the weights of rows, where the function returns them and senders are known."""
         return dict(self._reported)
 
 
@@ -276,8 +276,7 @@ class Preaggregation(Function):
 
     def coefficients(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Coefficients:
         """Return the coefficients, one row per new row."""
-        result = self.entry.target(view.rows, **self.arguments(view, geometry, rng))
-        matrix = np.asarray(result, np.float64)
+        matrix = np.asarray(self.call(view, geometry, rng), np.float64)
         n = len(view.rows)
         if matrix.ndim != 2 or matrix.shape[1] != n:
             raise ParameterError(f"{self.entry} must return coefficients of {n} columns, not of shape {matrix.shape}")

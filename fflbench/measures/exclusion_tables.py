@@ -1,4 +1,4 @@
-"""Tables on reputation: whom participants refuse and the server excludes, and trust in the first and the last round."""
+"""Tables on reputation: whom participants refuse and the server excludes, trust by round, and framed participants."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -21,13 +21,17 @@ TRUST = (
     "From 0 to 1, over all participants of a side, whether or not they submitted an update in that round; means over "
     "seeds."
 )
+FRAMING = (
+    "Framed: honest participants whose own update was finite, and whose row was dropped since their partner's was not. "
+    "Lone submissions: rows of attackers who found no partner. Means over seeds."
+)
 
 Key = tuple[str, ...]
 Value = Callable[[Record], Any]
 
 
 def exclusion_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Yield tables of refusals and exclusions, and of trust over rounds, where records hold any."""
+    """Yield tables of refusals and exclusions, of framing, and of trust over rounds, where records hold any."""
     for group in record_groups.group_records(records):
         for name, title, columns, more_keys, note in (
             (
@@ -37,6 +41,7 @@ def exclusion_tables(records: Sequence[Record]) -> Iterable[Table]:
                 (),
                 EXCLUSIONS,
             ),
+            ("framing", "framed participants and lone submissions", _framing(group), (), FRAMING),
             ("trust-by-round", "average trust by round", _trust_by_round(group), ("participants",), TRUST),
         ):
             if filled := [each for each in columns if each.cells]:
@@ -88,6 +93,24 @@ def _trust_by_round(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
         yield FilledColumn(column, cells)
 
 
+def _framing(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
+    """Yield columns on framed participants and lone submissions, unless there were none in all records."""
+    if not any(_fact(record, "framed_rows") or _fact(record, "lone_submissions") for record in group.records):
+        return
+    meaning = "Share of honest participants who were framed at least once."
+    framed = Column(name="honest_framed", title="honest participants framed %", meaning=meaning, digits=1, factor=100.0)
+    yield FilledColumn(framed, _means(group, functools.partial(_fact, name="share_of_honest_framed")))
+    for name, title, meaning in (
+        ("framed_rows", "framed rows", "Rows of framed participants."),
+        ("lone_submissions", "lone submissions", "Rows without a partner."),
+    ):
+        column = Column(name=name, title=title, meaning=meaning, digits=1)
+        yield FilledColumn(column, _means(group, functools.partial(_fact, name=name)))
+    meaning = "Attackers whom the server selects in the last round."
+    last = Column(name="attackers_in_last_round", title="attackers in the last round", meaning=meaning, digits=1)
+    yield FilledColumn(last, _means(group, _attackers_in_last_round))
+
+
 def _fact(record: Record, name: str) -> Any:
     return record.facts.get(name)
 
@@ -95,6 +118,10 @@ def _fact(record: Record, name: str) -> Any:
 def _trust(record: Record, number: int, side: str) -> Any:
     key = f"{side.removesuffix('s')}_trust_of_all"
     return record.history[number - 1].get(key) if number <= len(record.history) else None
+
+
+def _attackers_in_last_round(record: Record) -> Any:
+    return record.history[-1].get("attackers_selected") if record.history and "framed_rows" in record.facts else None
 
 
 def _means(group: record_groups.RecordGroup, value: Value, *more_keys: str) -> dict[Key, TableCell]:

@@ -95,7 +95,7 @@ class MeasuredValues:
                 measure_class([record]).score_clean_for_attack(record, attacked) if is_clean and attacked else record
             )
             value = record_value(scored, path)
-            if value is None and record.metrics.get("diverged"):
+            if value is None and path == "test_loss" and record.metrics.get("diverged"):
                 # A loss that is not finite is left out of records.
                 value = LARGEST
             if record.status == "done" and value is not None:

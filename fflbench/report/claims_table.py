@@ -47,8 +47,9 @@ def claims_table(paper: PublishedPaper, records: Sequence[Record]) -> Table:
         keys=("claim",),
         notes=(
             "Holds: every comparison that the sentence makes comes out so, by paired t tests at 5%, Holm-corrected. "
-            "Does not hold: some comparison comes out the other way. Tied: no test distinguishes. With one seed there "
-            "is no test, and the values alone decide. Thresholds for words such as comparable are ours.",
+            "Does not hold: some comparison comes out the other way. Tied: no test distinguishes. With 1 seed, and for "
+            "costs, there is no test: the values alone decide, and nothing is said about chance. Shown is the clearest "
+            "failure, or else the comparison that is nearest to one. Thresholds for words such as comparable are ours.",
         ),
     )
 
@@ -58,11 +59,15 @@ def _verdicts(judged: Sequence[Judgement]) -> str:
     parts = []
     for verdict in ORDER:
         own = [each for each in judged if each.verdict == verdict]
-        tasks = [f"{each.task} ({each.remark})" if each.remark else each.task for each in own if each.task]
+        tasks = [_where(each) for each in own if each.task]
         parts += [f"{verdict}: {', '.join(tasks)}" if tasks else verdict] if own else []
     return "; ".join(parts)
 
 
 def _evidence(judged: Sequence[Judgement]) -> str:
     several = len([each for each in judged if each.test]) > 1
-    return "; ".join(f"{each.task}: {each.test}" if several else each.test for each in judged if each.test)
+    return "; ".join(f"{_where(each)}: {each.test}" if several else each.test for each in judged if each.test)
+
+
+def _where(judged: Judgement) -> str:
+    return f"{judged.task} ({judged.remark})" if judged.remark else judged.task

@@ -40,7 +40,7 @@ class Judgement:
     remark: str = ""
     """Of records, their differences from the paper's configuration; of printed figures, those that do not agree."""
     test: str = ""
-    """Number of seeds and comparisons, and the one that decided."""
+    """Number of seeds and cells, and the comparison that decided."""
     records: tuple[Record, ...] = ()
 
 
@@ -93,16 +93,15 @@ class _TestResult:
 
     @property
     def reason(self) -> str:
-        """ClaimComparison that contradicts the claim or is tied, if any."""
+        """Comparison that contradicts the claim or is tied, if any."""
         return "" if self.verdict == "holds" else self.decisive.text
 
     def describe(self, cells: int) -> str:
-        """Return the evidence: seeds, cells, the kind of test and the comparison that decides."""
-        how = "paired t tests, Holm-corrected" if self.seeds > 1 else "the values alone, without a test"
+        """Return the evidence: seeds, if values depend on them, cells, and the comparison that decides."""
+        seeds = [count_with_noun(self.seeds, "seed")] if self.decisive.is_seeded else []
+        behind = ", ".join([*seeds, count_with_noun(cells, "cell"), *(["no test"] if self.seeds == 1 else [])])
         p = "" if self.p is None or not self.decisive.mean else f", p = {self.p:.2g}"
-        return (
-            f"{count_with_noun(self.seeds, 'seed')}, {count_with_noun(cells, 'cell')}, {how}; {self.decisive.text}{p}"
-        )
+        return f"{behind}; {self.decisive.text}{p}"
 
 
 def _test_claim(paper: PublishedPaper, claim: PublishedClaim, task: str, source: Values) -> _TestResult | None:

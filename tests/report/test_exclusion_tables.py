@@ -1,4 +1,4 @@
-"""Tables on refusals, exclusions and trust, from records of a real cell."""
+"""Tables on refusals, exclusions, framing and trust, from records of real cells."""
 
 import pytest
 
@@ -9,17 +9,21 @@ from fflbench.suites.suite import parse
 from tests.report.synthetic_records import WHOLE, find_cell, find_table
 
 
-@pytest.fixture(scope="module")
-def records():
+def run_cells(*attacks):
     content = {
         "tasks": ["digits-mlp"],
-        "attacks": ["none", "gaussian-noise"],
+        "attacks": list(attacks),
         "defenses": ["fedavg", "ffl"],
         "seeds": [0, 1],
         "overrides": {"rounds": 4},
         "deviation": {"fragment-exchange": {"strategy": [1, 3]}},
     }
     return [run_cell(cell, "own") for cell in plan(parse(content, "own", "own.toml"))]
+
+
+@pytest.fixture(scope="module")
+def records():
+    return run_cells("none", "gaussian-noise")
 
 
 def of_row(records, deviation):
@@ -64,6 +68,21 @@ def test_tables_on_papers_and_trust_stand_after_the_tables_of_metrics(records):
     names = [table.name for table in build_board("own", records).tables]
     assert names[0] == "digits-mlp-summary"
     assert names.index("digits-mlp-exclusions") > max(place for place, name in enumerate(names) if "robustness" in name)
+
+
+def test_framed_participants_have_a_table_where_somebody_was_framed(records):
+    nan = run_cells("non-finite")
+    table = find_table(build_board("own", [*records, *nan]), "digits-mlp-framing")
+    assert {row.keys[1].partition(",")[0] for row in table.rows} == {"ffl"}
+    own, label = of_row(nan, "strategy = 3"), "non-finite, ffl, strategy = 3"
+    framed = [[who for item in record.history for who in item["framed"]] for record in own]
+    assert all(framed)
+    assert find_cell(table, label, "framed_rows").mean == sum(map(len, framed)) / 2
+    assert find_cell(table, label, "honest_framed").mean == sum(len(set(each)) for each in framed) / 2 / 16
+    selected = [record.history[3]["attackers_selected"] for record in own]
+    assert find_cell(table, label, "attackers_in_last_round").mean == sum(selected) / 2
+    assert find_cell(table, label, "lone_submissions").mean == 0
+    assert not any("framing" in table.name for table in build_board("own", records).tables)
 
 
 def test_records_without_refusals_and_trust_get_no_such_tables():

@@ -9,6 +9,8 @@ import pytest
 from fflbench import registry
 from fflbench.measures import published_results
 from fflbench.registry import Kind
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import read
 from tests.defenses.fragment_exchange.paper_tables import figures
 
 NOT_HERE = {"brea", "pefl", "shieldfl"}
@@ -95,6 +97,8 @@ def test_tasks_and_attacks_have_the_papers_parameters_by_default(paper):
 def test_every_claim_has_a_test_or_a_reason_and_names_what_exists(paper):
     assert len({claim.id for claim in paper.claims}) == len({claim.sentence for claim in paper.claims})
     tasks = {entry.name for entry in registry.entries(Kind.TASK)}
+    known = {figure.defense for figure in paper.figures}
+    known |= {cell.labels["defense"] for cell in plan(read("paper-choices"))}
     for claim in paper.claims:
         assert claim.tests or claim.reason, claim.id
         assert bool(claim.tests) <= bool(claim.tasks), claim.id
@@ -108,5 +112,4 @@ def test_every_claim_has_a_test_or_a_reason_and_names_what_exists(paper):
             assert (test.predicate == "within") == (test.low is not None or test.high is not None), claim.id
             assert (test.predicate == "within") != bool(test.than or test.than_table), claim.id
             rows = {row for name in (*test.rows, *test.than) for row in paper.groups.get(name, (name,))}
-            printed = {figure.defense for figure in paper.figures}
-            assert {re.split(r", | \(", row)[0] for row in rows} <= printed
+            assert {re.split(r", | \(", row)[0] for row in rows} <= known
