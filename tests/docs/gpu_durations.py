@@ -33,8 +33,8 @@ def gpu_durations():
         (steps,) = {steps_of(cell, examples) for cell in cells}
         hours = steps * milliseconds / 1000 / 3600
         seeds = len({cell.seed for cell in cells})
-        lines.append(
-            f"| `{name}` | {seeds} | {len(cells)} | {steps:,} | {milliseconds} ms | {60 * hours:.0f} minutes | {len(cells) * hours:.0f} hours |"
-        )
+        row = [f"`{name}`", seeds, len(cells), f"{steps:,}", f"{milliseconds} ms"]
+        row += [f"{60 * hours:.0f} minutes", f"{len(cells) * hours:.0f} hours"]
+        lines.append(f"| {' | '.join(map(str, row))} |")
     assumed = "The duration of a step is assumed, not measured; cells run one at a time, with one core for the defense."
     return Shown("\n".join([*lines, "", assumed]))
