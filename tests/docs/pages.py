@@ -11,6 +11,7 @@ from fflbench.report.all_tables import build_board
 from fflbench.report.table_formats import to_markdown
 from tests.docs import record_figures
 from tests.docs.claims import as_markdown
+from tests.docs.gpu_durations import gpu_durations
 from tests.docs.record_figures import BOARDS, ROOT, Shown
 
 DOCS = ROOT / "docs"
@@ -67,6 +68,7 @@ def _environment():
     functions = ("records", "number", "percent", "given", "paper", "claim_count", "verdict_count")
     environment.globals = {name: getattr(record_figures, name) for name in functions} | {
         "claims": lambda: Shown(as_markdown()),
+        "gpu_durations": gpu_durations,
         "table": table,
     }
     return environment

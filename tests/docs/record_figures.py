@@ -58,7 +58,18 @@ class Runs:
         self._require_one_configuration()
         return fmean(self.values(path))
 
+    def strongest(self, path):
+        """Return the records of the attack with the highest mean over seeds of a metric that measures its success."""
+        return max(
+            (self(attack=name) for name in sorted(set(map(_attack, self.records)))), key=lambda runs: runs.value(path)
+        )
+
     # Texts
+
+    def attack(self):
+        """Return the name of the attack that all records have in common."""
+        (name,) = set(map(_attack, self.records))
+        return Shown(name)
 
     def mean(self, path, **column):
         """Return the mean over seeds of one configuration."""
@@ -132,10 +143,14 @@ def _mean_of_last_rounds(record, path):
     return fmean(len(value) if isinstance(value, list) else value for value in values)
 
 
+def _attack(record):
+    return record.labels.get("attack", record.labels.get("privacy-attack", ""))
+
+
 def _has(record, name, wanted):
     labels = {
         **record.labels,
-        "attack": record.labels.get("attack", record.labels.get("privacy-attack", "")),
+        "attack": _attack(record),
         "deviation": record.labels.get("deviation", ""),
         "measure": record.measure,
     }

@@ -42,6 +42,7 @@ def page(tmp_path, monkeypatch):
         "# Heading\n\nbelow 3",
         "```\ncode\n```\n\nbetween 3\n\n```\ncode\n```\n",
         "n = 10, f = 2.",
+        "# Results\n\nIt takes 3 s.\n",
         "{{ 96.1 }}",
         "{{ '96.1' }}",
     ],
@@ -72,6 +73,14 @@ def test_a_figure_is_that_of_the_table(page):
     readme = (record_figures.BOARDS / "quick" / "README.md").read_text("utf-8")
     assert mean in readme
     assert f"± {half}" in readme
+
+
+def test_the_strongest_attack_is_that_of_the_table(page):
+    digits = "records('privacy-membership')(task='digits-mlp', measure='membership', control=False)"
+    runs = digits + "(defense='fedavg', observation='submission').strongest('auc')"
+    shown = page("{{ " + runs + ".interval('auc') }} \\({{ " + runs + ".attack() }}\\)")
+    table = page("{{ table('privacy-membership', 'digits-mlp-membership-control-false-auc', rows=['fedavg']) }}")
+    assert f"| {shown} |" in table
 
 
 def test_a_figure_of_several_configurations_is_an_error(page):
