@@ -100,6 +100,8 @@ class Curve:
     """Whether the x-axis is logarithmic, so that the first values are far apart."""
     logarithmic: bool = False
     """Whether both axes are logarithmic, with the diagonal as the result of guessing."""
+    every_deviation: bool = False
+    """Whether all deviations from a protocol are drawn, instead of the worst by the measure's first metric."""
 
 
 class Measure:

@@ -106,7 +106,15 @@ class Robustness(Measure):
     exact_facts = ("attackers", "targeted", "flags")
     curves = (
         Curve("accuracy", "round", {"accuracy": ""}, "accuracy over rounds", percent=True),
-        Curve("trust", "round", TRUST, "average trust of all participants", is_share=True, logarithmic_x=True),
+        Curve(
+            "trust",
+            "round",
+            TRUST,
+            "average trust of all participants",
+            is_share=True,
+            logarithmic_x=True,
+            every_deviation=True,
+        ),
     )
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_loss_drift),

@@ -111,12 +111,12 @@ def _lines_by_row(group: RecordGroup, curve: Curve, attack: str) -> dict[tuple[s
     metric = _first_headline_metric(group)
     for defense in group.rows:
         tried = attack_runs_by_name(group, defense, [attack], group.observations)
-        best, problem = strongest_attack(metric, tried, group.seeds) if metric else ("", "")
-        chosen = tried.get(best) if not problem else next(iter(tried.values()), None)
-        for key, name in curve.lines.items():
-            line = means_over_seeds(chosen, curve.x, key) if chosen else {}
-            if line:
-                lines[_line_label(defense, best), name] = line
+        best, _ = strongest_attack(metric, tried, group.seeds) if metric else ("", "")
+        strongest = {best: tried[best]} if best in tried else {"": runs for runs in list(tried.values())[:1]}
+        for tactic, runs in (tried if curve.every_deviation else strongest).items():
+            for key, name in curve.lines.items():
+                if line := means_over_seeds(runs, curve.x, key):
+                    lines[_line_label(defense, tactic), name] = line
     return lines
 
 

@@ -11,6 +11,7 @@ from fflbench.report.all_tables import build_board
 from fflbench.report.table_formats import to_markdown
 from tests.docs import record_figures
 from tests.docs.claims import as_markdown
+from tests.docs.gpu_durations import gpu_durations
 from tests.docs.record_figures import BOARDS, ROOT, Shown
 
 DOCS = ROOT / "docs"
@@ -67,6 +68,7 @@ def _environment():
     functions = ("records", "number", "percent", "given", "paper", "claim_count", "verdict_count")
     environment.globals = {name: getattr(record_figures, name) for name in functions} | {
         "claims": lambda: Shown(as_markdown()),
+        "gpu_durations": gpu_durations,
         "table": table,
     }
     return environment
@@ -84,8 +86,8 @@ def _tables(board):
     return {table.name: table for table in build_board(collection.suite, collection.displayed_records).tables}
 
 
-def table(board, name, columns=None, rows=None):
-    """Return a table of a leaderboard without its title: all of it, or the named columns and rows with their notes."""
+def table(board, name, columns=None, rows=None, *, notes=True):
+    """Return a table of a leaderboard without its title: all of it, or the named columns and rows; with its notes."""
     registry.load_installed()
     whole = _tables(board)[name]
     places = [place for place, each in enumerate(whole.columns) if columns is None or each.name in columns]
@@ -97,6 +99,7 @@ def table(board, name, columns=None, rows=None):
                 for row in whole.rows
                 if rows is None or row.label in rows
             ),
+            "notes": whole.notes if notes else (),
         }
     )
     _, _, content = to_markdown(part).split("\n", 2)

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -16,6 +17,8 @@ from tests.docs.claims import verdicts
 
 ROOT = Path(__file__).parents[2]
 BOARDS = ROOT / "leaderboards"
+LAST_ROUNDS = re.compile(r"last(\d+)\.(\w+)$")
+"""Path of a mean over the last rounds of a record's history."""
 
 
 class Shown(str):
@@ -40,8 +43,12 @@ class Runs:
     # Values
 
     def values(self, path):
-        """Return a metric, a fact or (under `last.`) a value of the last round of each record."""
-        values = [record_value(record, path) for record in self.records]
+        """Return a metric, a fact or (under `last.`) a value of the last round of each record.
+
+        Under `last10.` it is the mean over the last ten rounds; values that are lists count as their lengths.
+        """
+        read = _mean_of_last_rounds if LAST_ROUNDS.match(path) else record_value
+        values = [read(record, path) for record in self.records]
         if None in values:
             raise LookupError(f"not every record has {path}: {sorted(self.records[0].facts)}")
         return values
@@ -91,6 +98,11 @@ class Runs:
         (value,) = {json.dumps(_parameters(record)[name]) for record in self.records}
         return Shown(value if value.startswith('"') else f"{json.loads(value):,}")
 
+    def processor(self):
+        """Return the processor that all records were made on."""
+        (name,) = {record.manifest["processor"] for record in self.records}
+        return Shown(name)
+
     def seeds(self):
         """Return the number of seeds."""
         return Shown(len({record.seed for record in self.records}))
@@ -119,9 +131,16 @@ class Runs:
 
 
 def _parameters(record):
-    """Return parameters of a record's task, attack and measure."""
-    parts = (record.configuration.get(kind) for kind in ("task", "attack", "privacy-attack", "measure"))
+    """Return parameters of a record's task, attack, deviation and measure."""
+    kinds = ("task", "attack", "privacy-attack", "deviation", "measure")
+    parts = (record.configuration.get(kind) for kind in kinds)
     return {name: value for part in parts if part for name, value in part["parameters"].items()}
+
+
+def _mean_of_last_rounds(record, path):
+    count, name = LAST_ROUNDS.match(path).groups()
+    values = [round[name] for round in record.history[-int(count) :]]
+    return fmean(len(value) if isinstance(value, list) else value for value in values)
 
 
 def _attack(record):
@@ -167,10 +186,12 @@ def _published():
     return [figure for paper in published_results.papers() for figure in paper.figures]
 
 
-def paper(table, row, column, benchmark):
-    """Return a figure as the FFL paper prints it."""
-    wanted = (f"tab:{table}", row, column, benchmark)
-    found = [each for each in _published() if (each.table, each.row, each.column, each.benchmark) == wanted]
+def paper(table, row, column, benchmark, updates=None):
+    """Return a figure as the FFL paper prints it; in tables with several numbers of updates, for one of them."""
+    wanted = (f"tab:{table}", row, column, benchmark, updates)
+    found = [
+        each for each in _published() if (each.table, each.row, each.column, each.benchmark, each.updates) == wanted
+    ]
     if len(found) != 1:
         raise LookupError(f"{len(found)} figures of the paper are {wanted}")
     return Shown(found[0].value)

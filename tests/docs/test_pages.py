@@ -39,6 +39,8 @@ def page(tmp_path, monkeypatch):
         "- from 1,200 to {{ given('1,300') }}",
         "about ±2",
         "`x = 1` and 2",
+        "# Heading\n\nbelow 3",
+        "```\ncode\n```\n\nbetween 3\n\n```\ncode\n```\n",
         "n = 10, f = 2.",
         "# Results\n\nIt takes 3 s.\n",
         "{{ 96.1 }}",
@@ -93,3 +95,22 @@ def test_a_figure_without_records_is_an_error(page):
 
 def test_the_papers_figures_are_printed_as_in_the_paper(page):
     assert page("{{ paper('robustness_gn', 'FedAvg (no attacks)', 'TE', 'Adult-MLP') }}") == "0.349"
+    assert page("{{ paper('runtime', 'FFL', 'S Dec.', 'MNIST-CNN', updates=50) }}") != page(
+        "{{ paper('runtime', 'FFL', 'S Dec.', 'MNIST-CNN', updates=100) }}"
+    )
+
+
+def test_a_figure_of_the_last_rounds_is_their_mean(page):
+    one = record_figures.records("ffl-framing")(attack="non-finite", defense="ffl", strategy=3)
+    first = record_figures.Runs(one.records[:1])
+    rounds = first.records[0].history[-10:]
+    assert first.values("last10.framed") == [sum(len(each["framed"]) for each in rounds) / 10]
+    assert first.values("last10.attackers_selected") == [sum(each["attackers_selected"] for each in rounds) / 10]
+    assert first.values("last1.accuracy") == first.values("last.accuracy")
+
+
+def test_a_table_is_shown_with_and_without_its_notes(page):
+    shown = "{{ table('ffl-framing', 'digits-mlp-exclusions', columns=['honest_excluded'], rows=['none, ffl']%s) }}"
+    content = "| attack | defense | honest participants excluded, % |\n|---|---|---:|\n| none | ffl | 25.0 |"
+    assert page(shown % ", notes=false") == content
+    assert page(shown % "").startswith(content + "\n\nRefused: ")

@@ -123,6 +123,23 @@ def test_failed_and_unfinished_histories_break_no_curve():
     assert not any(each.name.startswith("accuracy-") for each in draw_all_figures([as_failed(robustness_record())]))
 
 
+def test_trust_is_drawn_for_every_deviation_and_accuracy_for_the_worst():
+    records = [
+        robustness_record(
+            "gaussian-noise",
+            defense="ffl",
+            accuracy=accuracy,
+            deviation={"strategy": strategy},
+            history=[{"round": 1, "accuracy": accuracy, "honest_trust_of_all": 0.5}],
+        )
+        for strategy, accuracy in ((1, 0.9), (3, 0.8))
+    ]
+    trust = csv_rows(draw_figure_named(records, "trust"))
+    assert {row["line"] for row in trust} == {"ffl, strategy = 1, honest", "ffl, strategy = 3, honest"}
+    accuracy = csv_rows(draw_figure_named(records, "accuracy"))
+    assert {row["line"] for row in accuracy} == {"ffl, strategy = 3"}
+
+
 def test_trust_of_honest_participants_and_attackers_are_two_lines():
     history = [{"round": n, "accuracy": 0.5, "honest_trust": 0.2 * n, "attacker_trust": 0.1 * n} for n in (1, 2)]
     lines = csv_rows(draw_figure_named([robustness_record(defense="ffl", history=history)], "trust-"))
