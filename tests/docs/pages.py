@@ -2,6 +2,7 @@
 
 import functools
 import re
+import textwrap
 
 import jinja2
 
@@ -28,6 +29,10 @@ NUMBER = re.compile(r"(?<![\w.^-])[-+]?\d[\d,.]*(?![\w-])")
 """Numbers, but not those in names such as VGG16, SHA-256 or CIFAR-10."""
 
 
+WIDTH = 130
+"""Characters per line of a page."""
+
+
 class UnsupportedNumberError(Exception):
     """A page shows a number without anything behind it."""
 
@@ -38,7 +43,27 @@ def render(name):
     if found := NUMBER.findall(NOT_PROSE.sub(" ", WRITTEN.sub(" ", text))):
         raise UnsupportedNumberError(f"docs/_pages/{name} has numbers without records: {', '.join(found)}")
     source = f"\n<!-- Written by python -m tests.docs from _pages/{name}: edit that one. -->\n"
-    return text.replace(START, "").replace(END, "") + source
+    return _wrapped(text.replace(START, "").replace(END, "")) + source
+
+
+def _wrapped(text):
+    """Return a page with paragraphs and list items wrapped again, since expressions are longer than what they write."""
+    blocks = re.split(r"(^```.*?^```\n|^[|#!<][^\n]*\n|^\n)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(_wrapped_block(block) if place % 2 == 0 else block for place, block in enumerate(blocks))
+
+
+def _wrapped_block(block):
+    items = [
+        re.sub(r"\s*\n\s*", " ", item.strip()) for item in re.split(r"^(?=(?:-|\d+\.) )", block, flags=re.MULTILINE)
+    ]
+    return "".join(f"{_wrapped_item(item)}\n" for item in items if item)
+
+
+def _wrapped_item(item):
+    indent = " " * len(re.match(r"(?:(?:-|\d+\.) )?", item)[0])
+    whole_code = re.sub("`[^`]*`", lambda code: code[0].replace(" ", START), item)
+    lines = textwrap.fill(whole_code, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return lines.replace(START, " ")
 
 
 def pictures(page):

@@ -15,7 +15,7 @@ def test_a_page_is_that_of_the_records(name):
 
 
 def test_pages_of_results_are_generated():
-    assert {"costs.md", "ffl.md", "privacy.md", "reproduction.md"} <= set(PAGES)
+    assert {"ffl.md", "reproduction.md"} <= set(PAGES)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def page(tmp_path, monkeypatch):
 
     def rendered(template):
         (tmp_path / "page.md").write_text(template, "utf-8")
-        return render("page.md").rpartition("\n<!--")[0]
+        return render("page.md").rpartition("\n<!--")[0].strip("\n")
 
     monkeypatch.setattr(pages, "TEMPLATES", tmp_path)
     return rendered
@@ -63,7 +63,7 @@ def test_a_number_in_prose_without_records_is_an_error(page, prose):
     ],
 )
 def test_names_code_headings_and_list_items_may_have_numbers(page, prose):
-    assert page(prose) == prose
+    assert page(prose) == prose.strip("\n")
 
 
 def test_a_figure_is_that_of_the_table(page):
@@ -110,7 +110,18 @@ def test_a_figure_of_the_last_rounds_is_their_mean(page):
 
 
 def test_a_table_is_shown_with_and_without_its_notes(page):
-    shown = "{{ table('ffl-framing', 'digits-mlp-exclusions', columns=['honest_excluded'], rows=['no attack, ffl']%s) }}"
+    shown = (
+        "{{ table('ffl-framing', 'digits-mlp-exclusions', columns=['honest_excluded'], rows=['no attack, ffl']%s) }}"
+    )
     content = "| attack | defense | honest participants excluded % |\n|---|---|---:|\n| no attack | ffl | 25.0 |"
     assert page(shown % ", notes=false") == content
     assert page(shown % "").startswith(content + "\n\nRefused: ")
+
+
+def test_prose_is_wrapped_after_its_figures_are_written(page):
+    long = "{{ given('1') }}\n  is " * 30
+    wrapped = page(f"- {long}and `a = b`\n- next\n\n| a | b |\n|---|---|\n```sh\nfflbench   run\n```\n")
+    first, *rest = wrapped.splitlines()
+    assert first.startswith("- 1 is 1 is")
+    assert 100 < len(first) <= pages.WIDTH
+    assert rest[-7:] == ["- next", "", "| a | b |", "|---|---|", "```sh", "fflbench   run", "```"]
