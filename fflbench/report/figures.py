@@ -112,8 +112,8 @@ def _lines_by_row(group: RecordGroup, curve: Curve, attack: str) -> dict[tuple[s
     for defense in group.rows:
         tried = attack_runs_by_name(group, defense, [attack], group.observations)
         best, _ = strongest_attack(metric, tried, group.seeds) if metric else ("", "")
-        strongest = {best: tried[best]} if best in tried else {"": runs for runs in list(tried.values())[:1]}
-        for tactic, runs in (tried if curve.every_deviation else strongest).items():
+        strongest = [(best, tried[best])] if best in tried else [("", runs) for runs in list(tried.values())[:1]]
+        for tactic, runs in tried.items() if curve.every_deviation else strongest:
             for key, name in curve.lines.items():
                 if line := means_over_seeds(runs, curve.x, key):
                     lines[_line_label(defense, tactic), name] = line

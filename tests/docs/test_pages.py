@@ -110,9 +110,8 @@ def test_a_figure_of_the_last_rounds_is_their_mean(page):
 
 
 def test_a_table_is_shown_with_and_without_its_notes(page):
-    shown = (
-        "{{ table('ffl-framing', 'digits-mlp-exclusions', columns=['honest_excluded'], rows=['no attack, ffl']%s) }}"
-    )
+    part = "columns=['honest_excluded'], rows=['no attack, ffl']"
+    shown = "{{ table('ffl-framing', 'digits-mlp-exclusions', " + part + "%s) }}"
     content = "| attack | defense | honest participants excluded % |\n|---|---|---:|\n| no attack | ffl | 25.0 |"
     assert page(shown % ", notes=false") == content
     assert page(shown % "").startswith(content + "\n\nRefused: ")

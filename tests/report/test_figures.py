@@ -141,7 +141,9 @@ def test_trust_is_drawn_for_every_deviation_and_accuracy_for_the_worst():
 
 
 def test_trust_of_honest_participants_and_attackers_are_two_lines():
-    history = [{"round": n, "accuracy": 0.5, "honest_trust": 0.2 * n, "attacker_trust": 0.1 * n} for n in (1, 2)]
+    history = [
+        {"round": n, "accuracy": 0.5, "honest_trust_of_all": n / 5, "attacker_trust_of_all": n / 10} for n in (1, 2)
+    ]
     lines = csv_rows(draw_figure_named([robustness_record(defense="ffl", history=history)], "trust-"))
     assert {(line["line"], float(line["round"]), float(line["mean"])) for line in lines} == {
         *(("ffl, honest", 1, 0.2), ("ffl, honest", 2, 0.4), ("ffl, attackers", 1, 0.1), ("ffl, attackers", 2, 0.2))
