@@ -22,8 +22,8 @@ TRUST = (
     "seeds."
 )
 FRAMING = (
-    "Framed: honest participants whose own update was finite, and whose row was dropped since their partner's was not. "
-    "Lone submissions: rows of attackers who found no partner. Means over seeds."
+    "Framed: honest participants whose own update was finite, and whose row was dropped since attackers made it NaN or "
+    "infinite. Lone submissions: rows that attackers submitted alone. Means over seeds."
 )
 
 Key = tuple[str, ...]
@@ -102,7 +102,7 @@ def _framing(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
     yield FilledColumn(framed, _means(group, functools.partial(_fact, name="share_of_honest_framed")))
     for name, title, meaning in (
         ("framed_rows", "framed rows", "Rows of framed participants."),
-        ("lone_submissions", "lone submissions", "Rows without a partner."),
+        ("lone_submissions", "lone submissions", "Rows that attackers submitted alone."),
     ):
         column = Column(name=name, title=title, meaning=meaning, digits=1)
         yield FilledColumn(column, _means(group, functools.partial(_fact, name=name)))

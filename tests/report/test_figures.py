@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from fflbench.report import dot_plots, page
 from fflbench.report import figure_files as pictures
 from fflbench.report import figures as drawing
 from fflbench.report import image_grid as image_grids
-from fflbench.report import page
 from fflbench.report.all_tables import build_board
 from fflbench.report.figure_files import ReportFigure, with_distinct_names
 from fflbench.report.figures import draw_figures
@@ -54,7 +54,8 @@ def laid_out(monkeypatch):
         kept[name] = figure
         return ReportFigure(name, section, caption, figure, numbers)
 
-    monkeypatch.setattr(drawing, "ReportFigure", keep)
+    for module in (drawing, dot_plots):
+        monkeypatch.setattr(module, "ReportFigure", keep)
     return kept
 
 

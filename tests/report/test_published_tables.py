@@ -5,6 +5,7 @@ import pytest
 from fflbench import registry
 from fflbench.measures import published_results
 from fflbench.report.all_tables import build_board
+from fflbench.report.dot_plots import draw_beside_paper
 from fflbench.report.published_tables import differences_from_paper, record_value
 from tests.report.synthetic_records import as_failed, find_cell, find_table, label_flipping_goal, robustness_record
 
@@ -104,3 +105,22 @@ def test_values_are_metrics_facts_or_those_of_the_last_round():
     assert record_value(record, "last.honest_trust") == 0.5
     assert record_value(record, "seconds.sent.more") is None
     assert record_value(record, "diverged") is None
+
+
+def test_a_figure_shows_ours_beside_the_papers():
+    board = build_board("own", noise_records())
+    (figure,) = draw_beside_paper(find_table(board, NOISE))
+    assert figure.name == f"dots-{NOISE}"
+    header, *numbers = figure.numbers
+    shown = {(line[0], line[1], line[2]): line[3] for line in numbers}
+    assert header[:4] == ["metric", "defense", "column", "mean"]
+    assert shown["accuracy", "median", "ours"] == pytest.approx(0.83)
+    # Table "Robustness against Gaussian noise attacks": Median, All-Acc 82.87%.
+    assert shown["accuracy", "median", "the paper's"] == pytest.approx(0.8287)
+    heights = [line.get_ydata()[0] for line in figure.figure.axes[0].lines if len(line.get_ydata()) == 1]
+    assert len(set(heights)) == 2 * len(ACCURACIES)
+
+
+def test_few_rows_need_no_figure():
+    board = build_board("own", noise_records()[:3])
+    assert list(draw_beside_paper(find_table(board, NOISE))) == []
