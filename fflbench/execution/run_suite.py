@@ -65,10 +65,14 @@ def run_planned_cells(
     `KeyboardInterrupt`.
     """
     records, cells = dict(planned.done), planned.to_run
-    if planned.relabelled:
+    # A kill may fall between a record and the end of its checkpoint.
+    left_over = [file for cell in planned.done if (file := planned.store.checkpoint_file(cell)).exists()]
+    if planned.relabelled or left_over:
         with planned.store.locked():
             for record in planned.relabelled.values():
                 planned.store.write(record)
+            for file in left_over:
+                file.unlink(missing_ok=True)
     if cells:
         with planned.store.locked(), closing(_run_and_record_cells(planned, cells, options)) as events:
             for event in events:

@@ -258,12 +258,14 @@ class FunctionRule(Function, Rule):
     def aggregate_with(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
         """Return the function's aggregate, with norms or distances that may be known already."""
         self._reported = {}
-        answer = self.call(view, geometry, rng)
-        aggregate: Vector
-        aggregate, weights = answer if isinstance(answer, tuple) else (answer, None)
-        if weights is not None and view.participants is not None:
-            by_sender = zip(view.participants.tolist(), weights.tolist(), strict=True)
-            self._reported = {"row_weights": {str(who): weight for who, weight in by_sender}}
+        answer: Any = self.call(view, geometry, rng)
+        # Feedback, the other thing that may come with an aggregate, is a mapping.
+        if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], np.ndarray):
+            answer, weights = answer
+            if view.participants is not None:
+                by_sender = zip(view.participants.tolist(), weights.tolist(), strict=True)
+                self._reported = {"row_weights": {str(who): weight for who, weight in by_sender}}
+        aggregate: Vector = answer
         return aggregate
 
     def report(self) -> dict[str, Any]:
