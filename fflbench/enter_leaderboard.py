@@ -83,7 +83,7 @@ def enter(request: EntryRequest, options: Options, *, dry_run: bool = False) -> 
     for reason in plan.left_out:
         log.write("note", f"left out: {reason}")
     if dry_run:
-        print_plan(planned, options.workers, log)
+        print_plan(planned, options.workers, options.device, log)
         return
     with stopped_run_reported(planned, log) as count:
         records = run_planned_cells(planned, options, count)

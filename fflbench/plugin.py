@@ -59,7 +59,12 @@ from fflbench.privacy.privacy_measure import (
     examples_trained_per_round,
 )
 from fflbench.privacy.property_attack import PropertyAttack, PropertyObserver
-from fflbench.privacy.reconstruction_attack import ObservedGradients, ReconstructedExamples, ReconstructionAttack
+from fflbench.privacy.reconstruction_attack import (
+    LABELS,
+    ObservedGradients,
+    ReconstructedExamples,
+    ReconstructionAttack,
+)
 from fflbench.randomness import stream
 from fflbench.records.cell_configuration import GOALS, goal_of
 from fflbench.records.npz_file import Arrays
@@ -84,6 +89,7 @@ from fflbench.report import record_groups
 from fflbench.report.figure_files import ReportFigure, figure_with_panels, line_style
 from fflbench.report.image_grid import image_grid
 from fflbench.report.metric_tables import baseline_runs_without_attack, worst_case_column
+from fflbench.report.published_tables import tables_beside_papers
 from fflbench.report.statistics import mean_and_spread, paired_difference
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
 from fflbench.safe_texts import slug
@@ -288,6 +294,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     # Measures of privacy
     "AUXILIARY",
     "CONTROLLED",
+    "LABELS",
     "PerExampleSignals",
     "GRADIENT_VALUES",
     "NO_OBSERVATION",
@@ -318,6 +325,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "published_results",
     "record_groups",
     "slug",
+    "tables_beside_papers",
     "baseline_runs_without_attack",
     "worst_case_column",
 ]

@@ -58,6 +58,7 @@ KNOWLEDGE = {
     "a participant's view": "everything one participant sees of a round",
     "who exchanged with whom": "which participants exchanged parts of their updates with each other",
     "auxiliary data": "data like the victims'",
+    "victims' labels": "the labels of the examples that are to be reconstructed",
     "controlled participants": "participants who collude with the server, with their data",
 }
 """Knowledge that an attack may need, which it declares and tables show."""

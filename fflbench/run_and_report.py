@@ -49,7 +49,7 @@ def run_and_print_tables(
         planned = plan_run(suite, options, out=out, seeds=seeds, settings=settings, force=force)
         log_plan(planned, log)
         if dry_run:
-            print_plan(planned, options.workers, log)
+            print_plan(planned, options.workers, options.device, log)
             return
         with stopped_run_reported(planned, log) as count:
             with planned.store.locked():
@@ -129,12 +129,12 @@ def print_tables(tables: Board, folder: Path, log: Log) -> None:
         log.write("note", f"the tables cannot be shown: {error.strerror}; they are in {folder}")
 
 
-def print_plan(planned: RunPlan, workers: int | None, log: Log) -> None:
+def print_plan(planned: RunPlan, workers: int | None, device: str, log: Log) -> None:
     """Print the cells of a plan, and an estimate of their time and memory."""
     for cell in planned.cells:
         typer.echo(f"{cell.id}  {cell}  {'done' if cell.id in planned.done else 'to run'}")
     if planned.to_run:
-        seconds = running.estimate_run_seconds(planned, workers)
+        seconds = running.estimate_run_seconds(planned, workers, device)
         needs = max(estimate_memory(planned.to_run))
         time_text = f"the cells to run take about {format_duration(seconds)} here, by a short calibration, and "
         log.write("estimate", f"{time_text}up to {format_bytes(needs)} of memory each", seconds=seconds, bytes=needs)

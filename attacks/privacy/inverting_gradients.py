@@ -4,7 +4,7 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt
 
-from fflbench.plugin import ObservedGradients, ReconstructedExamples, ReconstructionAttack, privacy_attack
+from fflbench.plugin import LABELS, ObservedGradients, ReconstructedExamples, ReconstructionAttack, privacy_attack
 
 
 @privacy_attack("inverting-gradients", title="Inverting gradients", knows=["server view"])
@@ -22,6 +22,12 @@ class InvertingGradients(ReconstructionAttack):
     rate: Annotated[float, Gt(0), "the first step size"] = 0.1
     smoothness: Annotated[float, Ge(0), "weight of the total variation"] = 1e-4
     restarts: Annotated[int, Ge(1), "random starts, of which the best counts"] = 1
+    known_labels: Annotated[bool, "the attacker is given the labels, as the authors' code assumes"] = False
+
+    def __post_init__(self) -> None:
+        if self.known_labels:
+            # The decorator declares what every configuration needs; this one needs more.
+            self.knows = (*type(self).knows, LABELS)  # type: ignore[misc]
 
     def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
         from fflbench.plugin import invert_by_cosine

@@ -1,6 +1,6 @@
 """FoolsGold. Fung et al., The limitations of federated learning in sybil settings, RAID 2020."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,10 @@ class FoolsGold(Rule):
         last = setting.columns.last_layer
         self.memory["history"] = np.zeros((setting.participants, last.stop - last.start))
         self.memory["seen"] = np.zeros(setting.participants, bool)
+        self.weights: dict[str, float] = {}
 
     def aggregate(self, view: View, rng: np.random.Generator) -> Vector:
+        self.weights = {}
         require_rows(view)
         assert view.participants is not None
         history, seen = self.memory["history"], self.memory["seen"]
@@ -35,9 +37,13 @@ class FoolsGold(Rule):
         seen[view.participants] = True
         weights = np.zeros(len(seen))
         weights[seen] = foolsgold_weights(history[seen], self.kappa)
+        self.weights = {str(who): float(weights[who]) for who in view.participants}
         if not weights[view.participants].any():
             raise NoAnswerError("every participant has weight zero")
         return weighted_mean(view.rows, weights[view.participants])
+
+    def report(self) -> dict[str, Any]:
+        return {"row_weights": self.weights}
 
 
 def foolsgold_weights(histories: npt.NDArray[np.float64], kappa: float) -> npt.NDArray[np.float64]:

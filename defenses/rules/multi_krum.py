@@ -26,7 +26,7 @@ def multi_krum(
     m: Annotated[Annotated[int, Ge(1)] | None, "updates that are averaged, at most all; none means n - f"] = None,
     *,
     distances: Distances,
-) -> Vector:
+) -> tuple[Vector, npt.NDArray[np.float64]]:
     r"""Average the m updates that are nearest to their n - f - 2 nearest others.
 
     $$ s(k) = \sum_{j \in N_k} \lVert x_k - x_j \rVert^2, \qquad |N_k| = n - f - 2,\ k \notin N_k $$
@@ -38,7 +38,7 @@ def multi_krum(
     chosen = np.argsort(krum_scores(distances, f), kind="stable")[: n - f if m is None else m]
     weights = np.zeros(n)
     weights[chosen] = 1
-    return weighted_mean(updates, weights)
+    return weighted_mean(updates, weights), weights
 
 
 def krum_scores(distances: Distances, f: int) -> Distances:

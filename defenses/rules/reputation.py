@@ -83,7 +83,7 @@ class Reputation(Rule):
         feedback = {int(who): float(value) for who, value in zip(senders, difference, strict=True)}
         self.trust = {}
         require_rows(view, feedback)
-        trust = np.maximum(np.tanh(reputation - np.quantile(reputation, 0.25)), 0)[view.participants]
+        trust = self._trust_of_all()[view.participants]
         self.trust = {int(who): float(value) for who, value in zip(view.participants, trust, strict=True)}
         return self._aggregate_by_trust(view, trust), feedback
 
@@ -91,9 +91,15 @@ class Reputation(Rule):
         reputation = self.memory["global"]
         return {
             "trust": {str(who): value for who, value in self.trust.items()},
+            "trust_of_all": {str(who): value for who, value in enumerate(self._trust_of_all().tolist())},
             "reputation": reputation.tolist(),
             "excluded": np.flatnonzero(reputation < np.quantile(reputation, 0.25)).tolist(),
         }
+
+    def _trust_of_all(self) -> npt.NDArray[np.float64]:
+        reputation = self.memory["global"]
+        trust: npt.NDArray[np.float64] = np.maximum(np.tanh(reputation - np.quantile(reputation, 0.25)), 0)
+        return trust
 
     def _aggregate_by_trust(self, view: View, trust: npt.NDArray[np.float64]) -> Vector:
         warming_up = view.round < self.warmup

@@ -39,7 +39,7 @@ def train_and_poison(federation: Federation) -> Matrix:
 
 @register_check(Kind.ATTACK)
 def check_poisoned_updates(entry: Entry) -> None:
-    """Check that attackers send finite float32 rows, as many as there are attackers."""
+    """Check that attackers send float32 rows, as many as there are attackers, finite unless declared otherwise."""
     federation = small_federation(entry)
     hook = federation.attack.poison_updates
 
@@ -47,7 +47,7 @@ def check_poisoned_updates(entry: Entry) -> None:
         expected = known.updates.shape
         sent = hook(known)
         require_array(entry, "attackers' rows", sent, expected)
-        require_finite(entry, "attackers' rows", sent)
+        _require_finite_rows(entry, sent)
         return sent
 
     # On the object, so that the federation calls it in place of the hook.
@@ -105,13 +105,19 @@ def check_server_without_answer(entry: Entry) -> None:
 
 @register_check(Kind.ATTACK, applies=lambda entry: "honest updates" in entry.knows)
 def check_round_of_attackers_alone(entry: Entry) -> None:
-    """Check that attackers send finite rows in a round without honest participants."""
+    """Check that attackers send rows in a round without honest participants, finite unless declared otherwise."""
     federation = small_federation(entry)
     federation.participants.attackers = np.arange(federation.task.participants)
     # Means of no rows warn, and are no error by themselves.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        require_finite(entry, "attackers' rows", train_and_poison(federation))
+        _require_finite_rows(entry, train_and_poison(federation))
+
+
+def _require_finite_rows(entry: Entry, rows: Matrix) -> None:
+    """Require finite rows of an attack that does not declare to send others."""
+    if entry.target.sends_finite_rows:
+        require_finite(entry, "attackers' rows", rows)
 
 
 @register_check(Kind.ATTACK, applies=overrides_hook("poison_data"))

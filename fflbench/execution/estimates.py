@@ -19,9 +19,9 @@ TIMED = set(Kind) - {Kind.ATTACK}
 N = TypeVar("N", int, float)
 
 
-def estimate_seconds(cells: Sequence[Cell]) -> list[float]:
-    """Return the estimated seconds of each cell on one core."""
-    timing = Timing()
+def estimate_seconds(cells: Sequence[Cell], device: str = "cpu") -> list[float]:
+    """Return the estimated seconds of each cell on one core, or on one core and a GPU."""
+    timing = Timing(device)
     return _estimate_once_per_kind(
         cells, TIMED, lambda cell: _estimate_cell_seconds(cell, timing), "Estimating how long cells take"
     )

@@ -65,10 +65,14 @@ def run_planned_cells(
     `KeyboardInterrupt`.
     """
     records, cells = dict(planned.done), planned.to_run
-    if planned.relabelled:
+    # A kill may fall between a record and the end of its checkpoint.
+    left_over = [file for cell in planned.done if (file := planned.store.checkpoint_file(cell)).exists()]
+    if planned.relabelled or left_over:
         with planned.store.locked():
             for record in planned.relabelled.values():
                 planned.store.write(record)
+            for file in left_over:
+                file.unlink(missing_ok=True)
     if cells:
         with planned.store.locked(), closing(_run_and_record_cells(planned, cells, options)) as events:
             for event in events:
@@ -201,9 +205,13 @@ def stop_on_signals(stopping: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def estimate_run_seconds(planned: RunPlan, workers: int | None = None) -> float:
+def estimate_run_seconds(planned: RunPlan, workers: int | None = None, device: str = "cpu") -> float:
     """Return the estimated seconds of the cells to run on this machine, from a short calibration of each task."""
-    expected = list(zip(planned.to_run, estimate_seconds(planned.to_run), strict=True))
+    expected = list(zip(planned.to_run, estimate_seconds(planned.to_run, device), strict=True))
     one_by_one = sum(seconds for cell, seconds in expected if cell.measure.alone)
-    together = sum(seconds for cell, seconds in expected if not cell.measure.alone)
-    return START_UP + one_by_one + together / max(1, min(workers or usable_cores(), len(planned.to_run)))
+    together = [(cell, seconds) for cell, seconds in expected if not cell.measure.alone]
+    shared = sum(seconds for _, seconds in together) / max(1, min(workers or usable_cores(), len(planned.to_run)))
+    if device.startswith("cuda"):
+        # Cells side by side share the GPU.
+        shared = max(shared, sum(seconds * cell.create(Kind.TASK).gpus for cell, seconds in together))
+    return START_UP + one_by_one + shared

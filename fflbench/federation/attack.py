@@ -231,6 +231,9 @@ class Attack:
     knows: ClassVar[tuple[str, ...]] = ()
     """Knowledge that it declares to need; set by the decorator that registers it."""
 
+    sends_finite_rows: ClassVar[bool] = True
+    """Whether attackers send neither NaN nor infinity, which conformance checks require unless it is False."""
+
     share: Annotated[float, Ge(0), Le(1), "part of the participants that attack, the same ones in every round"] = 0.2
 
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)

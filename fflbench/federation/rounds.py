@@ -36,6 +36,11 @@ from fflbench.types import Indices, Matrix, State, Vector
 LARGEST_WEIGHT = float(np.sqrt(np.finfo(np.float32).max))
 """Bound on weights: the square of a larger one overflows in single precision, so the server keeps its model instead."""
 
+REPORTED_BY_PARTICIPANTS = {"trust": "trust", "trust_of_all": "trust_of_all", "row_weights": "weight"}
+"""Reports of rules by participant, and names of their means: trust of senders and of all, weights of senders."""
+MEANS_ONLY = ("trust_of_all", "row_weights")
+"""Reports of which the history holds only the means: whole, they would be the largest part of records."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -120,23 +125,25 @@ class Federation:
             "f": self.defense.assumed_attackers(len(selected), len(view.rows), view.attackers),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
-            **self._mean_trust(reported),
+            **self._means_by_side(reported),
         }
+        reported = {name: value for name, value in reported.items() if name not in MEANS_ONLY}
         if taken := sorted(item.keys() & reported.keys()):
             raise ParameterError(f'its defense reports "{taken[0]}", which the round reports itself: rename it')
         item |= reported
         self.history.append(item)
         return item
 
-    def _mean_trust(self, reported: dict[str, Any]) -> dict[str, float]:
-        """Return the mean trust of honest participants and of attackers who submitted, where the defense reports it."""
+    def _means_by_side(self, reported: dict[str, Any]) -> dict[str, float]:
+        """Return the means of what the defense reports by participants, over honest ones and over attackers."""
         hostile = {str(who) for who in self.attackers}
-        trust = reported.get("trust", {})
-        sides = {
-            "honest_trust": [value for who, value in trust.items() if who not in hostile],
-            "attacker_trust": [value for who, value in trust.items() if who in hostile],
-        }
-        return {name: fmean(values) for name, values in sides.items() if values}
+        sides: dict[str, list[float]] = {}
+        for key, name in REPORTED_BY_PARTICIPANTS.items():
+            by_participant = reported.get(key)
+            for who, value in by_participant.items() if isinstance(by_participant, dict) else ():
+                side = "attacker" if who in hostile else "honest"
+                sides.setdefault(f"{side}_{name}", []).append(value)
+        return {name: fmean(values) for name, values in sides.items()}
 
     @timed
     def select(self) -> Indices:

@@ -233,7 +233,9 @@ FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
 
 
 class FunctionRule(Function, Rule):
-    """A rule that is a function of the updates."""
+    """A rule that is a function of the updates and returns the aggregate, or a pair: it and the weight of each row."""
+
+    _reported: Mapping[str, Any] = {}
 
     @property
     def needs_participants(self) -> bool:  # type: ignore[override]
@@ -255,8 +257,20 @@ class FunctionRule(Function, Rule):
 
     def aggregate_with(self, view: View, geometry: Geometry, rng: np.random.Generator) -> Vector:
         """Return the function's aggregate, with norms or distances that may be known already."""
-        aggregate: Vector = self.call(view, geometry, rng)
+        self._reported = {}
+        answer: Any = self.call(view, geometry, rng)
+        # Feedback, the other thing that may come with an aggregate, is a mapping.
+        if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], np.ndarray):
+            answer, weights = answer
+            if view.participants is not None:
+                by_sender = zip(view.participants.tolist(), weights.tolist(), strict=True)
+                self._reported = {"row_weights": {str(who): weight for who, weight in by_sender}}
+        aggregate: Vector = answer
         return aggregate
+
+    def report(self) -> dict[str, Any]:
+        """Return the weights of rows, where the function returns them and senders are known."""
+        return dict(self._reported)
 
 
 class Preaggregation(Function):

@@ -32,12 +32,13 @@ LIMIT = 10.0
 class Timing:
     """Measures the seconds of tasks and defenses, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
         self._known: dict[tuple[str, ...], object] = {}
 
     def training(self, task: Task) -> float:
         """Return the seconds of training and evaluation in one round."""
-        return self._cached(lambda: seconds_per_round(task), task)
+        return self._cached(lambda: seconds_per_round(task, self.device), task)
 
     def defense(self, task: Task, defense: Chain) -> tuple[float, float]:
         """Return the seconds that a defense takes before the first round, and per round."""
@@ -106,7 +107,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def seconds_per_round(task: Task) -> float:
+def seconds_per_round(task: Task, device: str = "cpu") -> float:
     """Return the seconds of one round's training and evaluation, measured on a few batches and scaled up."""
     import torch
 
@@ -122,9 +123,9 @@ def seconds_per_round(task: Task) -> float:
     selected = np.arange(1 if task.engine == "loop" else task.per_round)
     batches = task.local_steps or task.local_epochs * _mean_batches(task, held)
     with one_thread():
-        model = FlatModel(task.model(), torch.device("cpu"))
-        weights = model.flat.numpy().copy()
-        x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
+        model = FlatModel(task.model(), torch.device(device))
+        weights = model.flat.cpu().numpy().copy()
+        x, y = (torch.from_numpy(part).to(device) for part in (data.train.x, data.train.y))
         for count in BATCHES:
             pieces = [indices[: count * task.batch_size] for indices in held]
             trainer = create_engine(model, LocalData(x, y, pieces, 0, short))

@@ -94,8 +94,14 @@ class Curve:
     """Title of the figure."""
     percent: bool = False
     """Whether values are shares, shown as percentages."""
+    is_share: bool = False
+    """Whether values are from 0 to 1, to which their intervals are limited, as those of percentages are."""
+    logarithmic_x: bool = False
+    """Whether the x-axis is logarithmic, so that the first values are far apart."""
     logarithmic: bool = False
     """Whether both axes are logarithmic, with the diagonal as the result of guessing."""
+    every_deviation: bool = False
+    """Whether all deviations from a protocol are drawn, instead of the worst by the measure's first metric."""
 
 
 class Measure:
@@ -215,8 +221,13 @@ class Measure:
         return None
 
     @classmethod
+    def summary_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        """Return tables that stand before those that every measure gets from its metrics."""
+        return ()
+
+    @classmethod
     def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        """Return tables beyond those that every measure gets from its metrics."""
+        """Return tables that stand after those that every measure gets from its metrics."""
         return ()
 
     @classmethod

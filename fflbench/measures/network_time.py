@@ -52,15 +52,20 @@ def communication_seconds(
     )
 
 
-def brea_seconds(network: NetworkSpeed, model_bytes: float, participants: int) -> CommunicationSeconds:
-    """Return the seconds of BREA (So et al., 2020) by the FFL paper's formula.
+def brea_bytes(model_bytes: float, participants: int) -> dict[Direction, float]:
+    """Return the bytes of a participant in BREA (So et al., 2020) by the FFL paper's formula.
 
     In Byzantine-resilient secure federated learning a participant downloads the model, uploads its distances to all
     others and the aggregated shares, and exchanges a share of a model's size with all others.
     """
-    sizes: dict[Direction, float] = {
+    return {
         "down": model_bytes,
         "up": model_bytes + 4 * participants,
         "between": 2 * model_bytes * participants,
     }
+
+
+def brea_seconds(network: NetworkSpeed, model_bytes: float, participants: int) -> CommunicationSeconds:
+    """Return the seconds of BREA by the FFL paper's formula."""
+    sizes = brea_bytes(model_bytes, participants)
     return communication_seconds(network, sizes, {"down": 1, "up": 2, "between": 2 * participants})

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt
 from fflbench.measures import reconstruction_image_grids
 from fflbench.plugin import (
     HIGHER,
+    LABELS,
     LOWER,
     NO_DRIFT,
     NO_OBSERVATION,
@@ -21,6 +22,7 @@ from fflbench.plugin import (
     Context,
     Count,
     Inputs,
+    Labels,
     Metric,
     ObservedGradients,
     ObservedUpdates,
@@ -142,7 +144,7 @@ class Reconstruction(PrivacyMeasure):
         steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
         examples = self.groups * self.people * self.batch
         # Measured on one core with digits-cnn and cifar10-convnet: the cost of a step, and what an example adds to it.
-        return 1.0 + steps * (0.01 + 2.5e-7 * examples * task.columns().count)
+        return 0.3 + steps * (0.01 + 2.5e-7 * examples * task.columns().count)
 
     def run(self, context: Context) -> Outcome:
         import torch
@@ -172,6 +174,9 @@ class Reconstruction(PrivacyMeasure):
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
                 matched=_which_parameters_were_separated(model.columns, attacked[0].observed.layer),
                 sharing=len(attacked[0].observed.updates),
+                y=torch.from_numpy(_labels_behind_updates(attacked, groups)).to(device)
+                if LABELS in attack.knows
+                else None,
             )
             start = time.perf_counter()
             rebuilt = attack.reconstruct(observed)
@@ -289,6 +294,16 @@ def _which_parameters_were_separated(columns: Columns, layer: str) -> tuple[bool
         return ()
     own = (layer, f"{layer.removesuffix('weight')}bias")
     return tuple(name in own for name, span in columns.spans.items() if span.stop <= columns.parameters.stop)
+
+
+def _labels_behind_updates(attacked: list[AttackedObservation], groups: "list[victim_updates.Victims]") -> Labels:
+    """Return the labels of the examples behind every observed update, one row per update."""
+    return np.concatenate(
+        [
+            groups[each.group].y[list(each.observed.participants)].reshape(len(each.observed.updates), -1)
+            for each in attacked
+        ]
+    )
 
 
 def _quality_metrics(quality: reconstruction_quality.ReconstructionQuality) -> dict[str, Any]:

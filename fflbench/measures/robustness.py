@@ -1,9 +1,12 @@
 """Robustness: accuracy of the global model and attack success while some participants attack."""
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from fflbench.measures.exclusion_tables import exclusion_tables
 from fflbench.plugin import (
     GOALS,
     HIGHER,
@@ -36,6 +39,7 @@ from fflbench.plugin import (
     record_groups,
     share,
     slug,
+    tables_beside_papers,
     worst_case_column,
 )
 
@@ -54,7 +58,8 @@ IN_ROUNDS = {
     "rounds_with_more_attackers_than_f": "more attackers than f were selected",
 }
 """Facts that count rounds, and the warnings that tables show for them."""
-TRUST = {"honest_trust": "honest", "attacker_trust": "attackers"}
+TRUST = {"honest_trust_of_all": "honest", "attacker_trust_of_all": "attackers"}
+WEIGHTS = ("honest_weight", "attacker_weight")
 LOSS = "Loss on the test set."
 SOURCE = "Accuracy on the inputs that the attack aims at, such as those of the source class."
 SUCCESS = "Share of the inputs that the attack aims at which the model classifies as the attacker wants."
@@ -70,6 +75,10 @@ class _Facts(RecordFields):
     attackers: list[Count]
     flags: list[str]
     honest_excluded: Count = 0
+    share_of_honest_refused: Share | None = None
+    share_of_attackers_refused: Share | None = None
+    share_of_honest_excluded: Share | None = None
+    share_of_attackers_excluded: Share | None = None
     rounds_that_kept_the_model: Count = 0
     rounds_with_more_attackers_than_f: Count | None = None
     dropped_rows: Count = 0
@@ -80,9 +89,13 @@ class _Round(RecordFields):
     accuracy: Share | None = None
     honest_trust: Number | None = None
     attacker_trust: Number | None = None
+    honest_trust_of_all: Number | None = None
+    attacker_trust_of_all: Number | None = None
+    honest_weight: Number | None = None
+    attacker_weight: Number | None = None
 
 
-@measure("robustness", title="Robustness", version=3)
+@measure("robustness", title="Robustness", version=4)
 class Robustness(Measure):
     """Run all rounds of a task with attackers among the participants, and test the global model."""
 
@@ -93,7 +106,15 @@ class Robustness(Measure):
     exact_facts = ("attackers", "targeted", "flags")
     curves = (
         Curve("accuracy", "round", {"accuracy": ""}, "accuracy over rounds", percent=True),
-        Curve("trust", "round", TRUST, "average trust over rounds"),
+        Curve(
+            "trust",
+            "round",
+            TRUST,
+            "average trust of all participants",
+            is_share=True,
+            logarithmic_x=True,
+            every_deviation=True,
+        ),
     )
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_loss_drift),
@@ -182,8 +203,12 @@ class Robustness(Measure):
         return _joined_columns(records)
 
     @classmethod
-    def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+    def summary_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
         return _summary_tables(records)
+
+    @classmethod
+    def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
+        return chain(tables_beside_papers(records), exclusion_tables(records))
 
     @classmethod
     def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:
@@ -210,10 +235,17 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
             "dropped_rows": sum(len(item["dropped"]) for item in history),
             "flags": federation.defense.flags(),
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
+            **_mean_weights(history),
             **_exclusion_facts(federation),
         },
         seconds=dict(federation.seconds),
     )
+
+
+def _mean_weights(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean weights of honest participants and of attackers over rounds, where the rule reports weights."""
+    known = {name: [item[name] for item in history if name in item] for name in WEIGHTS}
+    return {f"mean_{name}": fmean(values) for name, values in known.items() if values}
 
 
 def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
@@ -221,10 +253,14 @@ def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
     if "excluded" not in federation.history[-1]:
         return {}
     excluded, sizes = federation.history[-1]["excluded"], federation.defense.setting.sizes
+    attackers = set(federation.attackers.tolist())
+    honest_excluded, honest = len(set(excluded) - attackers), len(sizes) - len(attackers)
     return {
         "excluded": excluded,
         "share_of_data_excluded": float(sizes[excluded].sum() / sizes.sum()),
-        "honest_excluded": len(set(excluded) - set(federation.attackers.tolist())),
+        "honest_excluded": honest_excluded,
+        "share_of_honest_excluded": honest_excluded / honest,
+        "share_of_attackers_excluded": (len(excluded) - honest_excluded) / len(attackers) if attackers else None,
     }
 
 

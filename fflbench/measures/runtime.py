@@ -17,14 +17,13 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge
 
+from fflbench.measures.growth import BREA, CostGrowth, Points, computed_growth, growth_table, log_log_slope
 from fflbench.plugin import (
     LOWER,
     PROCESS_BYTES,
     Arrays,
     Chain,
-    Column,
     Context,
-    FilledColumn,
     Matrix,
     Measure,
     Metric,
@@ -35,7 +34,6 @@ from fflbench.plugin import (
     RecordFields,
     ReportFigure,
     Table,
-    TableCell,
     Task,
     Timing,
     figure_with_panels,
@@ -44,9 +42,9 @@ from fflbench.plugin import (
     mean_and_spread,
     measure,
     one_round,
-    published_results,
     record_groups,
     slug,
+    tables_beside_papers,
 )
 
 SHORTER = (1_000_000, 3_162_278)
@@ -209,164 +207,108 @@ MIN_COLUMNS = 1_000_000
 """Number of columns from which on growth is fitted: below, fixed costs hide it."""
 SECTION = "Cost"
 
-Points = Mapping[int, float]
-"""Seconds by the number of updates or of columns."""
-
 
 def _paper_and_growth_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return tables of our seconds beside the paper's, where there are any, and of their growth."""
-    done = [record for record in records if record.status == "done"]
-    for task in dict.fromkeys(record.labels["task"] for record in done):
-        of_task = [record for record in done if record.labels["task"] == task]
-        for setting, of_setting in record_groups.records_by_setting(of_task, excluded_parameter="updates").items():
-            with_figures = [record for record in of_setting if _published_seconds(record)]
-            if with_figures:
-                yield _table_beside_paper(f"{task} ({setting})" if setting else task, with_figures)
-    if growth := collect_runtime_growth(done):
-        yield _growth_table(growth)
-
-
-def _published_seconds(record: Record) -> Any:
-    task = record.configuration["task"]["name"]
-    return published_results.table("runtime").get(
-        (task, record_groups.measure_parameters(record)["updates"], record.defense)
-    )
-
-
-def _table_beside_paper(title: str, records: Sequence[Record]) -> Table:
-    places: dict[tuple[str, str], list[Record]] = {}
-    for record in sorted(records, key=lambda record: int(record_groups.measure_parameters(record)["updates"])):
-        places.setdefault(
-            (str(record_groups.measure_parameters(record)["updates"]), record.labels["defense"]), []
-        ).append(record)
-    filled = []
-    for part, heading in PARTS.items():
-        meaning = f"Seconds of a round, {heading}; mean over repeated runs after one to warm up."
-        column = Column(name=part, title=f"{heading}, s", meaning=meaning, digits=4, seeded=False)
-        printed = Column(name=f"{part}-paper", title="paper, s", meaning="The paper's own figure.", digits=4)
-        metric = next(metric for metric in Runtime.metrics if metric.name == f"{part}_seconds")
-        ours = {
-            key: record_groups.SeedRuns.from_records(own).cell(metric, column, {record.seed for record in own})
-            for key, own in places.items()
-        }
-        theirs = {key: TableCell(mean=getattr(_published_seconds(own[0]), part)) for key, own in places.items()}
-        filled += [FilledColumn(column, ours), FilledColumn(printed, theirs)]
-    return Table.from_columns(
-        filled,
-        name=slug(f"runtime-paper-{title}"),
-        title=f"{title}: runtime beside the paper's",
-        section=SECTION,
-        keys=("updates", "defense"),
-        notes=("The paper's figures are from another machine.",),
-    )
+    """Return tables of our seconds beside published ones, where there are any, and of their growth."""
+    yield from tables_beside_papers(records)
+    for growth in collect_runtime_growth(records):
+        widest, most = growth.fixed
+        brea = computed_growth(growth.costs.values(), growth.fixed, _brea_server_order, lambda n, d: n * d + n**2)
+        yield growth_table(
+            {**growth.costs, BREA: brea},
+            "runtime",
+            name=slug(f"runtime-growth-{growth.heading}"),
+            title=f"{growth.heading}: how the time of a round grows",
+            section=SECTION,
+            notes=(
+                f"Fitted on logarithms of seconds, of the server's decryption plus aggregation: in n at {widest:,} "
+                f"columns, in D from 1M columns on at n = {most}, the last layer as it is. BREA by the orders that the "
+                "paper states, at the same sizes; nothing of it was run.",
+            ),
+        )
 
 
 # Growth
 
 
 @dataclass(frozen=True)
-class Growth:
-    """The server's seconds on the largest model, by the number of updates and by their length."""
+class RuntimeGrowth:
+    """Seconds on a large model, by the number of updates and by their length."""
 
-    title: str
-    lines: dict[str, tuple[Points, Points]]
-    """Seconds of each defense, by the number of updates at the most columns, and by columns at the most updates."""
-    records: dict[str, list[Record]]
+    heading: str
+    costs: dict[str, CostGrowth]
+    """Growth of each defense."""
+    fixed: tuple[int, int]
+    """Number of columns at which n varies, and n at which columns vary."""
 
 
-def collect_runtime_growth(records: Sequence[Record]) -> Growth | None:
-    """Return the growth on the largest model, or None with too few points."""
-    finished = record_groups.group_records([record for record in records if record.status == "done"])
-    by_setting: dict[str, list[record_groups.RecordGroup]] = {}
-    for group in finished:
-        others = {
-            name: value
-            for name, value in record_groups.measure_parameters(group.records[0]).items()
-            if name != "updates"
-        }
-        by_setting.setdefault(f"{group.task} {others}", []).append(group)
-    largest = max(by_setting.values(), key=lambda of: of[0].records[0].facts["columns"], default=[])
-    points: dict[str, dict[tuple[int, int], list[float]]] = {}
+def collect_runtime_growth(records: Sequence[Record]) -> list[RuntimeGrowth]:
+    """Return the growth on every large model with enough points, first on that with most defenses."""
+    done, found = [record for record in records if record.status == "done"], []
+    for task in record_groups.ordered_labels(done, "task", lambda record: record.labels["task"]):
+        of_task = [record for record in done if record.labels["task"] == task]
+        for setting, own in record_groups.records_by_setting(of_task, excluded_parameter="updates").items():
+            growth = _growth_on_task(f"{task} ({setting})" if setting else task, own)
+            found += [growth] if growth.costs else []
+    return sorted(found, key=lambda growth: (-len(growth.costs), -growth.fixed[0]))
+
+
+def _growth_on_task(heading: str, records: Sequence[Record]) -> RuntimeGrowth:
+    runs: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     behind: dict[str, list[Record]] = {}
-    for record in (record for group in largest for record in group.records):
+    for record in records:
         behind.setdefault(record.labels["defense"], []).append(record)
-        for item in record.history:
-            place = record_groups.measure_parameters(record)["updates"], item["columns"]
-            of_defense = points.setdefault(record.labels["defense"], {})
-            of_defense.setdefault(place, []).append(item["decryption"] + item["aggregation"])
-    means = {name: {key: fmean(values) for key, values in of.items()} for name, of in points.items()}
-    lines = {name: _seconds_by_size(means, name) for name in means}
-    lines = {
-        name: pair
-        for name, pair in lines.items()
-        if log_log_slope(pair[0]) is not None or log_log_slope(pair[1]) is not None
-    }
-    return Growth(largest[0].task, lines, behind) if lines else None
+        updates = record_groups.measure_parameters(record)["updates"]
+        runs.setdefault(record.labels["defense"], []).extend(
+            (updates, item) for item in record.history if item["columns"] >= MIN_COLUMNS
+        )
+    sizes = [(n, item["columns"]) for of in runs.values() for n, item in of]
+    most, widest = (max((size[place] for size in sizes), default=0) for place in (0, 1))
 
-
-def _seconds_by_size(measured: Mapping[str, Mapping[tuple[int, int], float]], name: str) -> tuple[Points, Points]:
-    """Return seconds by n at the most columns, and by columns from 1M on at the largest n of any defense."""
-    sizes = [key for of in measured.values() for key in of if key[1] >= MIN_COLUMNS]
-    most, widest = max((n for n, _ in sizes), default=0), max((d for _, d in sizes), default=0)
-    large = {key: seconds for key, seconds in sorted(measured[name].items()) if key[1] >= MIN_COLUMNS}
-    return {n: seconds for (n, d), seconds in large.items() if d == widest}, {
-        d: seconds for (n, d), seconds in large.items() if n == most
-    }
-
-
-def log_log_slope(seconds: Points) -> float | None:
-    """Return the exponent that fits best, by least squares on logarithms; None with too few positive times."""
-    timed = {size: value for size, value in seconds.items() if value > 0}
-    if len(timed) < 2:
-        return None
-    x, y = [math.log(size) for size in timed], [math.log(value) for value in timed.values()]
-    middle = fmean(x)
-    return sum((a - middle) * b for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
-
-
-def _growth_table(growth: Growth) -> Table:
-    fitted = {name: (log_log_slope(in_n), log_log_slope(in_d)) for name, (in_n, in_d) in growth.lines.items()}
-    filled = []
-    for place, (letter, meaning) in enumerate({"n": "the number of updates", "D": "their length"}.items()):
-        column = Column(name=f"exponent_{letter.lower()}", title=f"exponent in {letter}", meaning=f"Of {meaning}.")
-        cells = {
-            name: TableCell(mean=values[place]).with_records(growth.records[name])
-            for name, values in fitted.items()
-            if values[place] is not None
+    def points(name: str, part: Callable[[Mapping[str, Any]], float]) -> tuple[Points, Points]:
+        """Return seconds by n at the most columns, and by columns at the largest n of any defense."""
+        seconds: dict[tuple[int, int], list[float]] = {}
+        for n, item in runs[name]:
+            seconds.setdefault((n, item["columns"]), []).append(part(item))
+        means = {size: fmean(values) for size, values in sorted(seconds.items())}
+        return {n: mean for (n, d), mean in means.items() if d == widest}, {
+            d: mean for (n, d), mean in means.items() if n == most
         }
-        filled.append(FilledColumn(column, cells))
-    stated = Column(name="complexity", title="the paper states", meaning="The complexity that the paper states.")
-    complexity, names = (
-        published_results.table("complexity"),
-        {name: growth.records[name][0].defense for name in growth.lines},
-    )
-    filled.append(FilledColumn(stated, {name: TableCell(text=complexity.get(of, "")) for name, of in names.items()}))
-    return Table.from_columns(
-        filled,
-        rows=growth.lines,
-        name="runtime-growth",
-        title=f"{growth.title}: how the server's time grows",
-        section=SECTION,
-        notes=(
-            "Fitted on logarithms of decryption plus aggregation, on the largest model: in n at its full length, in D "
-            "from 1M columns on at the largest n, its last layer as it is.",
-        ),
-    )
+
+    costs = {
+        name: CostGrowth(
+            points(name, lambda item: float(item["decryption"] + item["aggregation"])),
+            points(name, lambda item: float(item.get("participant", 0.0))),
+            own[0].defense,
+            own,
+        )
+        for name, own in behind.items()
+    }
+    fitted = {
+        name: of for name, of in costs.items() if any(exponent is not None for exponent in of.exponents["server"])
+    }
+    return RuntimeGrowth(heading, fitted, (widest, most))
+
+
+def _brea_server_order(n: int, d: int) -> float:
+    """Return the order that the FFL paper states for BREA's server; 0, as unknown, where its logarithms are small."""
+    return 0.0 if n < 10 else float((n**2 + n * d) * math.log(n * math.log(math.log(n))) ** 2)
 
 
 def _growth_figures(records: Sequence[Record]) -> Iterable[ReportFigure]:
     """Yield the figure of the server's seconds by number of updates and by length, on logarithmic axes."""
-    growth = collect_runtime_growth(records)
+    growth = next(iter(collect_runtime_growth(records)), None)
     if growth is None:
         return
+    measured = {name: of.server for name, of in growth.costs.items()}
     figure, axes = figure_with_panels(2, 6, 4.5, sharey=True)
     numbers: list[list[object]] = [["defense", "axis", "size", "seconds"]]
-    for place, (name, lines) in enumerate(growth.lines.items()):
+    for place, (name, lines) in enumerate(measured.items()):
         for axis, line, letter in zip(axes, lines, "nD", strict=True):
             label = name if (exponent := log_log_slope(line)) is None else f"{name}: {letter}^{exponent:.2f}"
             axis.loglog(list(line), list(line.values()), label=label, **line_style(place))
             numbers += [[name, letter, size, seconds] for size, seconds in line.items()]
-    ns = sorted({n for in_n, _ in growth.lines.values() for n in in_n})
+    ns = sorted({n for in_n, _ in measured.values() for n in in_n})
     axes[0].set_xticks(ns, [f"{n}" for n in ns], minor=False)
     axes[0].minorticks_off()
     axes[1].xaxis.set_major_formatter(lambda value, _: f"{value:.0e}")

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+LABELS = "victims' labels"
+"""Knowledge of an attack that is given the labels."""
+
 
 @dataclass(frozen=True)
 class ObservedGradients:
@@ -41,7 +44,7 @@ class ObservedGradients:
     sharing: int = 1
     """Number of consecutive victims in such a mean."""
     y: "Tensor | None" = None
-    """Labels, victims x examples, where they are known."""
+    """Labels, victims x examples, where they are known, as to an attack that declares `LABELS`."""
     report: Callable[[int], None] = lambda _: None
     """Callback for progress, called after every step of a search."""
 

@@ -27,8 +27,9 @@ def build_board(suite: str, records: Sequence[Record], reported_origins: Mapping
     tables = [*all_measures_table.tables_per_task(every)]
     measured = records_by_measure(records)
     for name, of_measure in measured.items():
-        tables += measure_class(of_measure).extra_tables(of_measure)
+        tables += measure_class(of_measure).summary_tables(of_measure)
         tables += metric_tables.build_tables([group for group in every if group.records[0].measure == name])
+        tables += measure_class(of_measure).extra_tables(of_measure)
     taken: list[str] = []
     for place, table in enumerate(tables):
         # Two titles may have the same slug.

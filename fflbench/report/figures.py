@@ -1,6 +1,6 @@
 """Figures that every measure gets: curves over histories, heatmaps of tables, sweeps, and one of all measures."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,8 @@ from fflbench.measures.measure import Curve
 from fflbench.metrics import Metric
 from fflbench.records.npz_file import Arrays
 from fflbench.records.record import Record
+from fflbench.report import dot_plots
+from fflbench.report.dot_plots import draw_error_bars
 from fflbench.report.figure_files import (
     ReportFigure,
     draw_text_literally,
@@ -15,7 +17,6 @@ from fflbench.report.figure_files import (
     line_style,
     with_distinct_names,
 )
-from fflbench.report.metric_tables import attacks_or_observations, column_cell, headline_table_name
 from fflbench.report.record_groups import (
     RecordGroup,
     SeedRuns,
@@ -28,7 +29,7 @@ from fflbench.report.record_groups import (
 )
 from fflbench.report.statistics import Estimate, estimate_mean
 from fflbench.report.sweeps import Sweep, find_sweeps
-from fflbench.report.table_model import OVERALL, Board, Column, Table, TableCell
+from fflbench.report.table_model import OVERALL, Board, Column, Table
 from fflbench.safe_texts import slug
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ WRITTEN = 200
 """Number of cells up to which a heatmap prints its values."""
 PANELS = 9
 """Number of panels that are drawn; the CSV file beside the figure has all values."""
+DASHES = ("--", "-")
+"""Dashes of the other lines and of the first one, where every defense has several in its colour."""
 TICKS = (0.001, 0.01, 0.1, 1.0)
 """Ticks of logarithmic axes."""
 
@@ -52,10 +55,11 @@ def draw_figures(records: Sequence[Record], board: Board, arrays: Callable[[Reco
         for table in board.tables:
             drawn += _draw_robustness_privacy_scatter(table) if table.section == OVERALL else []
             drawn += [_draw_heatmap(table)] if _can_be_heatmap(table) else []
+            drawn += dot_plots.draw_beside_paper(table)
         every = group_records(records)
         heatmaps = {table.name for table in board.tables if _can_be_heatmap(table)}
         for group in every:
-            drawn += [] if group.is_sweep_point else _draw_dot_plots(group, heatmaps)
+            drawn += [] if group.is_sweep_point else dot_plots.draw_headline_metrics(group, heatmaps)
             for curve in group.measure.curves:
                 drawn += _draw_curves(group, curve)
         for sweep in find_sweeps(every):
@@ -70,16 +74,17 @@ def draw_figures(records: Sequence[Record], board: Board, arrays: Callable[[Reco
 
 def _draw_curves(group: RecordGroup, curve: Curve) -> Iterable[ReportFigure]:
     """Draw one panel per attack and one line per defense: the mean over seeds, with the 95% interval as a band."""
-    lines = {attack: _line_by_defense(group, curve, attack) for attack in group.attacks}
+    lines, names = {attack: _lines_by_row(group, curve, attack) for attack in group.attacks}, [*curve.lines.values()]
     drawn = [attack for attack in _attacks_by_harm(group) if lines[attack]][:PANELS]
     if not drawn:
         return
     figure, axes = figure_with_panels(len(drawn), sharex=True, sharey=True)
-    labels = list(dict.fromkeys(label for attack in drawn for label in lines[attack]))
+    rows = list(dict.fromkeys(row for attack in drawn for row, _ in lines[attack]))
     seen: dict[str, Any] = {}
     for axis, attack in zip(axes, drawn, strict=True):
-        for label, line in lines[attack].items():
-            seen[label] = _draw_line(axis, line, curve, labels.index(label))
+        for (row, name), line in lines[attack].items():
+            look = line_style(rows.index(row)) | ({"linestyle": DASHES[name == names[0]]} if len(names) > 1 else {})
+            seen[_line_label(row, name)] = _draw_line(axis, line, curve, look)
         axis.set_title(_panel_title(group, attack), fontsize="medium")
         if curve.logarithmic:
             seen["chance"] = _set_log_axes_with_chance_line(axis)
@@ -90,23 +95,28 @@ def _draw_curves(group: RecordGroup, curve: Curve) -> Iterable[ReportFigure]:
     figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
     numbers: list[list[Any]] = [["attack", "line", curve.x, "mean", "half_width_95", "seeds"]]
     for attack, of_attack in lines.items():
-        for label, line in of_attack.items():
-            numbers += [[attack, label, x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
+        for key, line in of_attack.items():
+            numbers += [[attack, _line_label(*key), x, of.mean, of.half_width, of.seeds] for x, of in line.items()]
     caption = f"{curve.title[:1].upper()}{curve.title[1:]}: {group.heading}"
     yield ReportFigure(slug(f"{curve.name}-{group.heading}"), group.measure.section, caption, figure, numbers)
 
 
-def _line_by_defense(group: RecordGroup, curve: Curve, attack: str) -> dict[str, Line]:
-    lines: dict[str, Line] = {}
+def _line_label(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _lines_by_row(group: RecordGroup, curve: Curve, attack: str) -> dict[tuple[str, str], Line]:
+    """Return lines by the row of tables, with the attack on it that was chosen, and by the line's own name."""
+    lines: dict[tuple[str, str], Line] = {}
     metric = _first_headline_metric(group)
     for defense in group.rows:
         tried = attack_runs_by_name(group, defense, [attack], group.observations)
-        best, problem = strongest_attack(metric, tried, group.seeds) if metric else ("", "")
-        chosen = tried.get(best) if not problem else next(iter(tried.values()), None)
-        for key, name in curve.lines.items():
-            line = means_over_seeds(chosen, curve.x, key) if chosen else {}
-            if line:
-                lines[", ".join(filter(None, (defense, best, name)))] = line
+        best, _ = strongest_attack(metric, tried, group.seeds) if metric else ("", "")
+        strongest = [(best, tried[best])] if best in tried else [("", runs) for runs in list(tried.values())[:1]]
+        for tactic, runs in tried.items() if curve.every_deviation else strongest:
+            for key, name in curve.lines.items():
+                if line := means_over_seeds(runs, curve.x, key):
+                    lines[_line_label(defense, tactic), name] = line
     return lines
 
 
@@ -147,15 +157,17 @@ def _panel_title(group: RecordGroup, attack: str) -> str:
     return "no attack" if attack == group.no_attack and attack else attack
 
 
-def _draw_line(axis: Any, line: Line, curve: Curve, index: int) -> Any:
+def _draw_line(axis: Any, line: Line, curve: Curve, look: dict[str, Any]) -> Any:
     factor = 100 if curve.percent else 1
-    look = line_style(index) | {"marker": "" if len(line) > 1 else "o"}
     middle = [factor * of.mean for of in line.values()]
-    (drawn,) = axis.plot(list(line), middle, **look)
+    (drawn,) = axis.plot(list(line), middle, **look | {"marker": "" if len(line) > 1 else "o"})
     reach = [factor * (of.half_width or 0) for of in line.values()]
     low, high = ([value - sign * by for value, by in zip(middle, reach, strict=True)] for sign in (1, -1))
-    if curve.percent:
-        low, high = [max(0.0, value) for value in low], [min(100.0, value) for value in high]
+    if curve.percent or curve.is_share:
+        low, high = [max(0.0, value) for value in low], [min(float(factor), value) for value in high]
+    if curve.logarithmic_x:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
     if not curve.logarithmic:
         axis.fill_between(list(line), low, high, color=look["color"], alpha=0.12, linewidth=0)
     return drawn
@@ -191,7 +203,7 @@ def draw_record_history(record: Record, curves: Sequence[Curve]) -> "Figure | No
     axes = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
     for axis, (curve, lines) in zip(axes, drawn, strict=True):
         for place, (name, line) in enumerate(lines.items()):
-            _draw_line(axis, line, curve, place).set_label(name)
+            _draw_line(axis, line, curve, line_style(place)).set_label(name)
         axis.set_xlabel(curve.x)
         axis.set_ylabel(_y_axis_title(curve))
         axis.spines[["top", "right"]].set_visible(False)
@@ -245,70 +257,6 @@ def _draw_heatmap(table: Table) -> ReportFigure:
 
 def _is_ranked_share(column: Column) -> bool:
     return (column.low, column.high) == (0.0, 1.0) and column.ranked and column.higher_is_better is not None
-
-
-def _draw_dot_plots(group: RecordGroup, heatmaps: Collection[str]) -> Iterable[ReportFigure]:
-    """Draw headline metrics that no heatmap shows: one panel per metric, one row per defense, one mark per column."""
-    metrics = [
-        metric
-        for metric in group.measure.metrics
-        if metric.headline and headline_table_name(group, metric) not in heatmaps
-    ]
-    every = group.observations if group.measure.observed else group.attacks
-    numbers: list[list[Any]] = [["metric", "defense", "column", "mean", "low_95", "high_95", "seeds"]]
-    drawn = []
-    for metric in metrics:
-        column = Column.from_metric(metric)
-        cells = {
-            (defense, name): cell
-            for defense in group.rows
-            for name in attacks_or_observations(group, metric)
-            if (cell := column_cell(group, metric, column, defense, name)).mean is not None
-        }
-        if cells:
-            drawn.append((metric, column, cells))
-            for (defense, name), cell in cells.items():
-                numbers.append([metric.name, defense, name, cell.mean, cell.low, cell.high, cell.seeds])
-    if not drawn:
-        return
-    figure, axes = figure_with_panels(len(drawn), 4, 0.3 * len(group.rows) + 1.2, sharey=True)
-    seen: dict[str, Any] = {}
-    names = list(group.rows)
-    for axis, (metric, column, cells) in zip(axes, drawn, strict=True):
-        for (defense, name), cell in cells.items():
-            seen[name] = _draw_error_bars(axis, {names.index(defense): cell}, column, every.index(name), upright=False)
-        if metric.low >= 0 and _needs_log_axis([cell.mean or 0.0 for cell in cells.values()]):
-            axis.set_xscale("log")
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axis.minorticks_off()
-        axis.set_yticks(range(len(names)), names, fontsize="small")
-        axis.set_title(column.title, fontsize="medium")
-        axis.grid(alpha=0.3, axis="x")
-    axes[0].invert_yaxis()
-    figure.suptitle(group.heading, fontsize="medium")
-    if len(seen) > 1:
-        figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
-    yield ReportFigure(slug(f"dots-{group.heading}"), group.measure.section, group.heading, figure, numbers)
-
-
-def _draw_error_bars(
-    axis: Any, cells: Mapping[float, TableCell], column: Column, index: int, *, upright: bool = True
-) -> Any:
-    """Draw cells with their intervals, connected by a line where values are vertical."""
-    means = [float(cell.mean or 0) for cell in cells.values()]
-    ends = [
-        [column.factor * (0.0 if end is None else abs(end - mean)) for end, mean in zip(side, means, strict=True)]
-        for side in ([cell.low for cell in cells.values()], [cell.high for cell in cells.values()])
-    ]
-    drawn = [column.factor * mean for mean in means]
-    if upright:
-        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **line_style(index))
-    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(line_style(index) | {"linestyle": "none"}))
-
-
-def _needs_log_axis(values: Sequence[float]) -> bool:
-    """Return whether positive values differ by so much that only a logarithmic axis shows them all."""
-    return min(values) > 0 and max(values) > 100 * min(values)
 
 
 def _draw_robustness_privacy_scatter(table: Table) -> Iterable[ReportFigure]:
@@ -378,7 +326,7 @@ def _draw_sweep(sweep: Sweep) -> Iterable[ReportFigure]:
                 and (cell := runs.cell(metric, column, sweep.seeds)).mean is not None
             }
             if line:
-                seen[label] = _draw_error_bars(axis, line, column, list(sweep.rows).index(label))
+                seen[label] = draw_error_bars(axis, line, column, list(sweep.rows).index(label))
                 numbers += [[metric.name, label, x, of.mean, of.low, of.high, of.seeds] for x, of in line.items()]
         axis.set_title(column.title, fontsize="medium")
         axis.grid(alpha=0.3)

@@ -58,6 +58,8 @@ class Column(_Model):
     """Whether defenses can be ranked by this column alone."""
     section: str = ""
     """Section of the measure that contributed it to a joined table."""
+    signed: bool = Field(default=False, exclude=True)
+    """Whether positive values are displayed with a plus sign, as differences are."""
 
     @classmethod
     def from_metric(cls, metric: Metric, **changes: Any) -> "Column":
@@ -79,7 +81,8 @@ class Column(_Model):
 
     def format_value(self, value: float) -> str:
         """Return a value as displayed."""
-        return format_number(value * self.factor, self.digits, self.powers_from)
+        sign = "+" if self.signed and value > 0 else ""
+        return sign + format_number(value * self.factor, self.digits, self.powers_from)
 
 
 class TableCell(_Model):

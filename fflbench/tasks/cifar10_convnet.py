@@ -4,11 +4,11 @@ Geiping et al. attack this network (How easy is it to break privacy in federated
 figures of the FFL paper.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
-from fflbench.plugin import CIFAR10, Task, task
+from fflbench.plugin import CIFAR10, Data, Task, task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,6 +34,13 @@ class Cifar10ConvNet(Task):
     rounds = 100
     local_epochs = 3
     width: Annotated[int, Ge(1), "channels of the first convolution; the papers have 64"] = 64
+    participants_hold: Annotated[
+        Literal["train", "test"], "part of the data set that is divided among participants; the other is the test set"
+    ] = "train"
+
+    def data(self) -> Data:
+        data = super().data()
+        return data if self.participants_hold == "train" else Data(data.test, data.train, data.facts)
 
     def model(self) -> "nn.Module":
         from torch import nn

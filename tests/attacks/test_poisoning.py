@@ -69,8 +69,8 @@ def test_the_control_is_as_long_as_the_honest_update_and_points_elsewhere():
     assert np.abs(cosines).max() < 0.1
 
 
-@pytest.mark.parametrize("name", ["gaussian-noise", "noise-control"])
-def test_noise_leaves_running_statistics_alone(name, own_registry):
+@pytest.mark.parametrize("name", ["gaussian-noise", "noise-control", "non-finite"])
+def test_poisoned_parameters_leave_running_statistics_alone(name, own_registry):
     from torch import nn
 
     from fflbench.tasks import Task

@@ -19,6 +19,7 @@ GIVES = {
     "a participant's view": "an observation's `coalition.participants`, one of them",
     "who exchanged with whom": "the pairs of `fragment-exchange`",
     "auxiliary data": "`observer.auxiliary_examples`, `observer.simulate_rounds`",
+    "victims' labels": "`observed.y`",
     "controlled participants": "`observer.controlled_examples`, `observer.simulate_rounds`",
 }
 """Access that an attack has by declaring knowledge."""

@@ -83,12 +83,6 @@ def test_the_table_of_fields_on_the_page_of_tasks_is_that_of_the_code():
     }
 
 
-def test_the_suite_of_planted_nan_can_be_planned(planned):
-    (plugin,) = blocks("ffl.md", "python")
-    _, suite = blocks("ffl.md", "toml")
-    assert len(planned(suite, plugin)) == 2 * 2 * 5
-
-
 def test_the_suite_of_costs_can_be_planned(planned):
     (suite,) = blocks("costs.md", "toml")
     cells = planned(suite)

@@ -4,8 +4,11 @@ import time
 
 import pytest
 
+from fflbench.execution import run_suite
+from fflbench.execution.cells_to_run import RunPlan
 from fflbench.execution.estimates import estimate_seconds
 from fflbench.federation import Rule, Transport
+from fflbench.records.store import Store
 from fflbench.registration import rule, transport
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
@@ -74,3 +77,22 @@ def test_a_defense_that_never_answers_is_given_up(slow_defenses, monkeypatch):
     monkeypatch.setattr("fflbench.federation.time_estimates.LIMIT", 0.2)
     (found,) = estimates("never-answers", rounds=10)
     assert found > 10 * 0.2
+
+
+def test_training_is_timed_on_the_device_that_is_asked_for(monkeypatch):
+    timed = []
+    monkeypatch.setattr(
+        "fflbench.federation.time_estimates.seconds_per_round", lambda task, device: timed.append(device) or 1.0
+    )
+    suite = {"tasks": ["digits-mlp"], "attacks": ["none"], "defenses": ["fedavg"], "seeds": [0]}
+    (found,) = estimate_seconds(plan(parse(suite, "own", "own.toml")), "cuda")
+    assert timed == ["cuda"]
+    assert found >= 30
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", 10), ("cuda", 40)])
+def test_cells_side_by_side_share_a_gpu(monkeypatch, tmp_path, device, expected):
+    monkeypatch.setattr(run_suite, "estimate_seconds", lambda cells, device: [10.0] * len(cells))
+    suite = {"tasks": ["imdb-bilstm"], "attacks": ["none"], "defenses": ["fedavg"], "seeds": [0, 1, 2, 3]}
+    planned = RunPlan("own", "Own", Store(tmp_path), plan(parse(suite, "own", "own.toml")))
+    assert run_suite.estimate_run_seconds(planned, 4, device) == pytest.approx(expected + run_suite.START_UP)

@@ -127,6 +127,15 @@ def test_a_cell_that_is_refused_takes_nothing_away(tmp_path):
     assert '"failed"' in file.read_text()
 
 
+def test_a_checkpoint_that_a_kill_left_beside_a_record_is_removed(tmp_path):
+    (tmp_path / "own.toml").write_text(SUITE)
+    (done,) = running.run(str(tmp_path / "own.toml"), tmp_path, workers=1)
+    checkpoint = tmp_path / "own" / f"{done.id}.checkpoint.npz"
+    checkpoint.write_bytes(b"left over")
+    running.run(str(tmp_path / "own.toml"), tmp_path, workers=1)
+    assert not checkpoint.exists()
+
+
 SUITE = """
 tasks = ["digits-mlp"]
 attacks = ["none"]

@@ -289,7 +289,7 @@ def test_the_manifest_says_with_what_it_was_made():
     assert made["results"] == {
         "core": 2,
         "task": 1,
-        "measure": 3,
+        "measure": 4,
         "attack": 1,
         "transport": 1,
         "rule": 1,

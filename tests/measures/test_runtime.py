@@ -195,5 +195,8 @@ def test_rounds_exchange_and_decrypt_for_real():
 
 
 def test_published_results_are_looked_up_by_task_updates_and_defense():
-    assert published_results.table("runtime")["mnist-cnn", 10, "median"].aggregation == 0.002
-    assert published_results.table("nothing") == {}
+    (figure,) = published_results.find_figures(
+        task="mnist-cnn", updates=10, defense="median", metric="aggregation_seconds"
+    )
+    assert figure.number == 0.002
+    assert published_results.find_figures(task="nothing") == []

@@ -61,6 +61,23 @@ def test_digits_come_back_without_a_defense_and_from_sums_of_two_but_not_from_mi
     assert 5 < plain["floor_psnr"] < 15
 
 
+def test_an_attack_that_is_given_the_labels_gets_the_true_ones_and_says_so():
+    attacks = {
+        "attacks": ["inverting-gradients"],
+        "attack": {"inverting-gradients": {"steps": 8, "known_labels": True}},
+    }
+    for observation in ("submission", "pair-sum", "unmixed"):
+        (cell,) = plan_reconstruction_cells(observation, ["ffl"], extra=attacks, batch=4)
+        record = run_cell(cell, "own")
+        assert record.metrics["label_accuracy"] == 1
+        assert "victims' labels" in record.facts["knows"]
+    guessing = {"attacks": ["inverting-gradients"], "attack": {"inverting-gradients": {"steps": 8}}}
+    (cell,) = plan_reconstruction_cells("submission", ["ffl"], extra=guessing, batch=4)
+    record = run_cell(cell, "own")
+    assert record.metrics["label_accuracy"] < 1
+    assert "victims' labels" not in record.facts["knows"]
+
+
 def test_the_same_cell_gives_the_same_figures(records):
     again = run_cell(plan_reconstruction_cells("pair-sum")[0], "own")
     assert again.reproducible_content() == records[2].reproducible_content()

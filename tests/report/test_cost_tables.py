@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fflbench.execution.run_cell import run_cell
-from fflbench.measures.runtime import collect_runtime_growth, log_log_slope
+from fflbench.measures.growth import log_log_slope
+from fflbench.measures.runtime import collect_runtime_growth
 from fflbench.report.all_tables import build_board
 from fflbench.report.figures import draw_figures
 from fflbench.suites.plan import plan
@@ -29,6 +30,9 @@ def communication_records(tasks, defenses, **measure):
 # Runtime
 
 
+PARTS = ("decryption", "aggregation", "participant")
+
+
 def test_the_papers_seconds_stand_beside_ours_where_it_has_any():
     records = [
         runtime_record("median", 10, 0.5, task="adult-mlp"),
@@ -36,30 +40,28 @@ def test_the_papers_seconds_stand_beside_ours_where_it_has_any():
         runtime_record("krum", 10, 0.5, task="adult-mlp"),
     ]
     found = build_board("own", records)
-    adult = find_table(found, "runtime-paper-adult-mlp")
+    adult = find_table(found, "paper-adult-mlp-runtime")
     # Table "CPU runtime in seconds" of the paper.
     assert [row.label for row in adult.rows] == ["10, median"]
-    assert find_cell(adult, "10, median", "aggregation").mean == 0.5
-    assert [
-        find_cell(adult, "10, median", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
-    ] == [*(0, 0.002, 0)]
-    vgg = find_table(found, "runtime-paper-cifar10-vgg16")
-    assert [
-        find_cell(vgg, "100, ffl", f"{part}-paper").mean for part in ("decryption", "aggregation", "participant")
-    ] == [*(3.675, 4.883, 1.319)]
-    assert not any(each.name.startswith("runtime-paper") for each in build_board("own", [runtime_record()]).tables)
+    assert find_cell(adult, "10, median", "aggregation_seconds").mean == 0.5
+    assert find_cell(adult, "10, median", "aggregation_seconds_difference").mean == pytest.approx(0.498)
+    printed = [find_cell(adult, "10, median", f"{part}_seconds_paper").mean for part in PARTS]
+    assert printed == [0, 0.002, 0]
+    vgg = find_table(found, "paper-cifar10-vgg16-runtime")
+    assert [find_cell(vgg, "100, ffl", f"{part}_seconds_paper").mean for part in PARTS] == [3.675, 4.883, 1.319]
+    assert not any(each.name.startswith("paper-") for each in build_board("own", [runtime_record()]).tables)
 
 
 def test_rows_beside_the_paper_are_in_the_order_of_the_number_of_updates():
-    records = [runtime_record(name, n, 0.1, task="adult-mlp") for n in (100, 10, 50) for name in ("fedavg", "median")]
-    rows = [row.label for row in find_table(build_board("own", records), "runtime-paper-adult-mlp").rows]
+    records = [runtime_record(name, n, 0.1, task="adult-mlp") for n in (100, 10, 50) for name in ("median", "fedavg")]
+    rows = [row.label for row in find_table(build_board("own", records), "paper-adult-mlp-runtime").rows]
     assert rows == [f"{n}, {name}" for n in (10, 50, 100) for name in ("fedavg", "median")]
 
 
 def test_settings_other_than_the_number_of_updates_stand_apart():
     records = [runtime_record("median", task="adult-mlp", measure={"threads": threads}) for threads in (1, 2)]
-    names = [each.name for each in build_board("own", records).tables if each.name.startswith("runtime-paper")]
-    assert names == [f"runtime-paper-adult-mlp-threads-{threads}" for threads in (1, 2)]
+    names = [each.name for each in build_board("own", records).tables if each.name.startswith("paper-")]
+    assert names == [f"paper-adult-mlp-threads-{threads}-runtime" for threads in (1, 2)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,21 +84,49 @@ def test_growth_is_fitted_from_a_million_columns_on():
         # Fixed costs hide how shorter updates grow; a million counts.
         each.history.append({"columns": 999_999, "decryption": 0.0, "aggregation": 5.0, "participant": 0.0})
         each.history[0]["aggregation"] *= 2
-    growth = find_table(build_board("own", records), "runtime-growth")
+    growth = find_table(build_board("own", records), "runtime-growth-digits-mlp")
     for name in ("fedavg", "median"):
-        assert find_cell(growth, name, "exponent_n").mean == pytest.approx(1.5)
+        assert find_cell(growth, name, "server_exponent_n").mean == pytest.approx(1.5)
         x, y = np.log([1e6, 3e6, 1e7]), np.log([2 * 1e6**0.9, 3e6**0.9, 1e7**0.9])
-        assert find_cell(growth, name, "exponent_d").mean == pytest.approx(np.polyfit(x, y, 1)[0])
-    assert find_cell(growth, "median", "complexity").text == "n log n D"
-    assert collect_runtime_growth([runtime_record(), runtime_record(updates=4)]) is None
+        assert find_cell(growth, name, "server_exponent_d").mean == pytest.approx(np.polyfit(x, y, 1)[0])
+    assert find_cell(growth, "median", "server_order").text == "n log n D"
+    assert collect_runtime_growth([runtime_record(), runtime_record(updates=4)]) == []
 
 
-def test_growth_is_that_of_the_largest_model_alone():
-    large = [runtime_record_with_growth("median", n, 1, 1) for n in (4, 8)]
-    facts = {"columns": 7, "updates_bytes": 1, "timed_runs": 2}
-    small = [runtime_record_with_growth("median", n, 0, 0, task="other", facts=facts) for n in (4, 8)]
-    lines = collect_runtime_growth([*small, *large]).lines["median"]
-    assert tuple(map(log_log_slope, lines)) == pytest.approx((1, 1))
+def test_growth_is_fitted_on_each_large_model_apart():
+    small = [runtime_record("median", n, 0.1 * n, task="small") for n in (4, 8)]
+    large = [runtime_record_with_growth(name, n, 1, 1) for name in ("median", "fedavg") for n in (4, 8)]
+    other = [runtime_record_with_growth("median", n, 2, 0.5, task="other") for n in (4, 8)]
+    first, second = collect_runtime_growth([*small, *other, *large])
+    assert (first.heading, second.heading) == ("digits-mlp", "other")
+    assert first.costs["median"].exponents["server"] == pytest.approx((1, 1))
+    assert second.costs["median"].exponents["server"] == pytest.approx((2, 0.5))
+
+
+def test_growth_of_participants_stands_beside_that_of_the_server():
+    records = [runtime_record_with_growth(name, n) for name in ("fedavg", "ffl") for n in (10, 100)]
+    for record in records:
+        for item in record.history if record.defense == "ffl" else ():
+            item["participant"] = 1e-9 * item["columns"] ** 0.8
+    growth = find_table(build_board("own", records), "runtime-growth-digits-mlp")
+    assert find_cell(growth, "ffl", "participant_exponent_n").mean == pytest.approx(0, abs=1e-9)
+    assert find_cell(growth, "ffl", "participant_exponent_d").mean == pytest.approx(0.8)
+    assert find_cell(growth, "ffl", "participant_order").text == "n + D"
+    assert find_cell(growth, "fedavg", "participant_exponent_d").mean is None
+
+
+def test_brea_grows_by_the_orders_of_the_paper():
+    records = [runtime_record_with_growth("fedavg", n) for n in (10, 100)]
+    growth = find_table(build_board("own", records), "runtime-growth-digits-mlp")
+    # With far more columns than updates n D + n² grows as both do.
+    assert find_cell(growth, "BREA (computed)", "participant_exponent_n").mean == pytest.approx(1, abs=1e-3)
+    assert find_cell(growth, "BREA (computed)", "participant_exponent_d").mean == pytest.approx(1, abs=1e-3)
+    ratio = (np.log(100 * np.log(np.log(100))) / np.log(10 * np.log(np.log(10)))) ** 2
+    found = find_cell(growth, "BREA (computed)", "server_exponent_n").mean
+    assert found == pytest.approx(1 + np.log10(ratio), abs=1e-3)
+    few = [runtime_record_with_growth("fedavg", n) for n in (2, 4)]
+    growth = find_table(build_board("own", few), "runtime-growth-digits-mlp")
+    assert find_cell(growth, "BREA (computed)", "server_exponent_n").mean is None
 
 
 def test_growth_is_drawn_with_its_exponents_and_its_numbers_beside():
@@ -140,6 +170,15 @@ def test_the_papers_way_comes_to_what_the_paper_prints(mnist):
     assert find_cell(seconds, "BREA (computed)", "sent").mean is None
 
 
+def test_the_papers_seconds_of_communication_stand_beside_ours_by_part(mnist):
+    found = find_table(build_board("own", mnist), "paper-mnist-cnn-communication_time")
+    assert [row.label for row in found.rows] == ["fedavg", "ffl"]
+    for part, printed in (("seconds.papers_way.between", 0.3241), ("seconds_the_papers_way", 0.6018)):
+        assert find_cell(found, "ffl", f"{part}_paper").mean == printed
+        assert find_cell(found, "ffl", part).mean == pytest.approx(printed, abs=1e-4)
+        assert abs(find_cell(found, "ffl", f"{part}_difference").mean) < 1e-4
+
+
 def test_brea_is_computed_by_the_papers_formula(mnist):
     seconds = find_table(build_board("own", mnist), "seconds-mnist-cnn-communication")
     # 21,840 parameters are 0.0874 MB; 100,000 participants; 31.01 Mbps down, 8.66 up; 29 ms.
@@ -166,3 +205,24 @@ def test_another_network_has_a_table_of_its_own():
     (slow,) = (each for each in found.tables if each.name.startswith("seconds") and "latency = 100.0" in each.title)
     assert find_cell(slow, "fedavg", "paper-latency").mean == pytest.approx(0.2)
     assert "latency 100 ms" in slow.notes[0]
+
+
+def test_bytes_grow_with_the_number_and_the_length_of_updates():
+    records = [
+        *communication_records(["digits-mlp"], ["fedavg", "ffl"], updates=[2, 4]),
+        *communication_records(["adult-mlp"], ["fedavg", "ffl"], updates=2),
+    ]
+    growth = find_table(build_board("own", records), "communication-growth")
+    exponents = {
+        row: [find_cell(growth, row, f"{part}_exponent_{of}").mean for part in ("server", "participant") for of in "nd"]
+        for row in ("fedavg", "ffl", "BREA (computed)")
+    }
+    # Framing and sealed seeds add bytes that do not depend on the length of updates.
+    assert exponents["fedavg"] == pytest.approx([1, 1, 0, 1], abs=0.02)
+    assert exponents["ffl"] == pytest.approx([1, 1, 0, 1], abs=0.15)
+    # 2 n D + 2 D + 4 n bytes, of four bytes each.
+    expected = np.log2((8 * 4 * 2410 + 8 * 2410 + 16) / (8 * 2 * 2410 + 8 * 2410 + 8))
+    assert exponents["BREA (computed)"][2] == pytest.approx(expected)
+    assert find_cell(growth, "ffl", "participant_order").text == "6 D + 6 c"
+    alone = build_board("own", communication_records(["digits-mlp"], ["fedavg"]))
+    assert not any(each.name == "communication-growth" for each in alone.tables)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from fflbench.report import dot_plots, page
 from fflbench.report import figure_files as pictures
 from fflbench.report import figures as drawing
 from fflbench.report import image_grid as image_grids
-from fflbench.report import page
 from fflbench.report.all_tables import build_board
 from fflbench.report.figure_files import ReportFigure, with_distinct_names
 from fflbench.report.figures import draw_figures
@@ -54,7 +54,8 @@ def laid_out(monkeypatch):
         kept[name] = figure
         return ReportFigure(name, section, caption, figure, numbers)
 
-    monkeypatch.setattr(drawing, "ReportFigure", keep)
+    for module in (drawing, dot_plots):
+        monkeypatch.setattr(module, "ReportFigure", keep)
     return kept
 
 
@@ -123,8 +124,27 @@ def test_failed_and_unfinished_histories_break_no_curve():
     assert not any(each.name.startswith("accuracy-") for each in draw_all_figures([as_failed(robustness_record())]))
 
 
+def test_trust_is_drawn_for_every_deviation_and_accuracy_for_the_worst():
+    records = [
+        robustness_record(
+            "gaussian-noise",
+            defense="ffl",
+            accuracy=accuracy,
+            deviation={"strategy": strategy},
+            history=[{"round": 1, "accuracy": accuracy, "honest_trust_of_all": 0.5}],
+        )
+        for strategy, accuracy in ((1, 0.9), (3, 0.8))
+    ]
+    trust = csv_rows(draw_figure_named(records, "trust"))
+    assert {row["line"] for row in trust} == {"ffl, strategy = 1, honest", "ffl, strategy = 3, honest"}
+    accuracy = csv_rows(draw_figure_named(records, "accuracy"))
+    assert {row["line"] for row in accuracy} == {"ffl, strategy = 3"}
+
+
 def test_trust_of_honest_participants_and_attackers_are_two_lines():
-    history = [{"round": n, "accuracy": 0.5, "honest_trust": 0.2 * n, "attacker_trust": 0.1 * n} for n in (1, 2)]
+    history = [
+        {"round": n, "accuracy": 0.5, "honest_trust_of_all": n / 5, "attacker_trust_of_all": n / 10} for n in (1, 2)
+    ]
     lines = csv_rows(draw_figure_named([robustness_record(defense="ffl", history=history)], "trust-"))
     assert {(line["line"], float(line["round"]), float(line["mean"])) for line in lines} == {
         *(("ffl, honest", 1, 0.2), ("ffl, honest", 2, 0.4), ("ffl, attackers", 1, 0.1), ("ffl, attackers", 2, 0.2))

@@ -49,9 +49,9 @@ def test_entries_from_outside_never_decide_which_processor_is_the_usual_one():
 def test_growth_of_times_measured_elsewhere_is_marked():
     grown = {name: runtime_record(name, seconds=lambda n, d: n * d * 1e-9) for name in ("fedavg", "median", "krum")}
     records = [on("Fast" if name == "krum" else "Slow", record) for name, record in grown.items()]
-    table = find_table(build_board("own", records), "runtime-growth")
-    assert find_cell(table, "krum", "exponent_d").other_processor == "Fast"
-    assert find_cell(table, "median", "exponent_d").other_processor == ""
+    table = find_table(build_board("own", records), "runtime-growth-digits-mlp")
+    assert find_cell(table, "krum", "server_exponent_d").other_processor == "Fast"
+    assert find_cell(table, "median", "server_exponent_d").other_processor == ""
 
 
 def test_tables_of_one_processor_have_no_trace_of_marks():

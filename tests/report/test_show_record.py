@@ -8,9 +8,9 @@ from fflbench.report.show_record import draw_history, find_record, record_text, 
 from tests.report.synthetic_records import as_failed, make_record, membership_record, robustness_record, runtime_record
 
 TRUST = [
-    {"round": 1, "accuracy": 0.5, "honest_trust": 0.3, "attacker_trust": 0.0},
-    {"round": 2, "accuracy": 0.6, "honest_trust": 0.6, "attacker_trust": None},
-    {"round": 3, "accuracy": None, "honest_trust": None, "attacker_trust": 0.1},
+    {"round": 1, "accuracy": 0.5, "honest_trust_of_all": 0.3, "attacker_trust_of_all": 0.0},
+    {"round": 2, "accuracy": 0.6, "honest_trust_of_all": 0.6, "attacker_trust_of_all": None},
+    {"round": 3, "accuracy": None, "honest_trust_of_all": None, "attacker_trust_of_all": 0.1},
 ]
 
 
@@ -62,8 +62,8 @@ def test_every_measure_has_its_own_curves(kept):
     assert "ROC curve" in record_text(kept(membership_record()))
     assert "over rounds" not in record_text(kept(runtime_record()))
     text = record_text(kept(robustness_record(history=TRUST)))
-    assert "honest average trust over rounds" in text
-    assert "attackers average trust over rounds" in text
+    assert "honest average trust of all participants" in text
+    assert "attackers average trust of all participants" in text
 
 
 def test_a_measure_whose_plugin_is_not_here_is_shown(kept):

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fflbench import registry
@@ -154,8 +156,28 @@ def test_shipped_suites_plan(entry):
     assert entry.title
     assert entry.summary
     if entry.name.startswith("paper-") and found[0].labels["measure"] == "robustness":
-        assert all(cell.configuration["task"]["parameters"]["average_last"] == 10 for cell in found)
+        reduced = entry.name.endswith("-reduced")
+        last = {cell.configuration["task"]["parameters"]["average_last"] for cell in found}
+        assert (last == {10}) != (reduced or entry.name == "paper-choices")
         assert {cell.labels.get("deviation") for cell in found} == {None, "strategy = 1", "strategy = 2"}
+
+
+def test_reduced_suites_have_every_row_of_the_papers_tables_and_say_in_each_that_they_are_reduced():
+    for name, task in {"imdb": "imdb-bilstm", "cifar10": "cifar10-vgg16"}.items():
+        full, reduced = plan(read(f"paper-{name}")), plan(read(f"paper-{name}-reduced"))
+        rows = {str(cell).replace(task, f"{task}-reduced") for cell in full if cell.seed == 0}
+        assert {str(cell) for cell in reduced} == rows
+        entry = registry.get(Kind.SUITE, f"paper-{name}-reduced")
+        assert "reduced" in entry.title
+        assert entry.summary.startswith("Reduced: ")
+
+
+def test_adult_is_decided_at_a_probability_and_at_a_logit_of_a_half():
+    thresholds = {
+        cell.labels["task"]: cell.configuration["task"]["parameters"]["decision_threshold"]
+        for cell in plan(read("paper-adult"))
+    }
+    assert thresholds == {"adult-mlp": 0.5, "adult-mlp-logit": pytest.approx(1 / (1 + math.exp(-0.5)), abs=1e-15)}
 
 
 PARTS = (

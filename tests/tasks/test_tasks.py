@@ -26,9 +26,19 @@ def test_parameter_counts_are_those_of_the_paper(name, count):
     assert task(name).parameter_count() == count
 
 
-def test_imdb_has_about_as_many_parameters_as_in_the_paper(real):
+def bilstm_size(vocabulary):
+    from fflbench.tasks._bilstm import BiLSTM
+
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in BiLSTM(vocabulary, padding=0).parameters())
+
+
+def test_imdb_has_the_size_that_the_paper_prints_with_a_vocabulary_of_124_253_words(real):
+    # 50.6453 MB, of four bytes per parameter.
+    assert round(4 * bilstm_size(124_253) / 1e6, 4) == 50.6453
+    assert {round(4 * bilstm_size(words) / 1e6, 4) for words in (124_252, 124_254)}.isdisjoint({50.6453})
     real("imdb")
-    assert 12e6 < task("imdb-bilstm").parameter_count() < 14e6
+    assert task("imdb-bilstm").parameter_count() == bilstm_size(119_621) == 12_198_133
 
 
 @pytest.mark.parametrize(
@@ -76,6 +86,51 @@ def test_the_seed_alone_decides_the_initial_weights_of_vgg16():
     first = weights(seed=0, state=1)
     assert torch.equal(first, weights(seed=0, state=2))
     assert not torch.equal(first, weights(seed=1, state=1))
+
+
+def test_vgg16_has_by_default_the_initial_weights_of_torchvisions_layers():
+    from torchvision.models.vgg import cfgs, make_layers
+
+    class Published(Task):
+        classes = ("cat", "dog")
+
+        def model(self):
+            layers = make_layers(cfgs["D"], batch_norm=True)
+            return torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(512, 10))
+
+    models = [new_model(it, seed=3).state_dict() for it in (Published(), task("cifar10-vgg16"))]
+    assert list(models[0]) == list(models[1])
+    assert all(torch.equal(value, models[1][name]) for name, value in models[0].items())
+
+
+@pytest.mark.parametrize(
+    ("fields", "parameters", "last"),
+    [
+        ({}, 14_728_266, 5_130),
+        # About 250K in the last layer, as in the paper's appendix on costs.
+        ({"head": "7x7"}, 14_974_026, 250_890),
+        ({"width": 16}, 924_186, 1_290),
+    ],
+)
+def test_vgg16_may_be_narrower_or_have_the_larger_last_layer(fields, parameters, last):
+    it = task("cifar10-vgg16", **fields)
+    columns = it.columns()
+    assert (it.parameter_count(), columns.last_layer.stop - columns.last_layer.start) == (parameters, last)
+
+
+def test_the_larger_last_layer_sees_49_copies_of_a_position():
+    model = new_model(task("cifar10-vgg16", width=2, head="7x7"), seed=0).eval()
+    before = model[:-1](torch.randn(3, 3, 32, 32))
+    assert before.shape == (3, 16 * 49)
+    assert torch.equal(before.view(3, 16, 49), before.view(3, 16, 49)[..., :1].expand(-1, -1, 49))
+
+
+def test_participants_may_hold_the_test_images_and_are_then_tested_on_the_others(monkeypatch):
+    data = task("digits-mlp").data()
+    monkeypatch.setattr("fflbench.tasks.task.load", lambda _: data)
+    assert task("cifar10-convnet").data() is data
+    swapped = task("cifar10-convnet", participants_hold="test").data()
+    assert (swapped.train, swapped.test) == (data.test, data.train)
 
 
 def test_binary_tasks_decide_at_half_and_have_two_classes():

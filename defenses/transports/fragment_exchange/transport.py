@@ -4,6 +4,7 @@ The half of that paper that hides updates: participants pair up and swap random 
 server sees them. A rule then aggregates the mixed updates.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -45,6 +46,10 @@ from .parties import Acceptor, ExchangeServer, Initiator, exchange_fragments, sw
 
 M = TypeVar("M", bound=Message)
 Flags = npt.NDArray[np.bool_]
+PartnerDecisions = Counter[tuple[str, bool]]
+"""Number of decisions of honest participants by their candidate's side and by whether they accept the candidate."""
+
+SIDES = ("honest", "attackers")
 
 
 @transport("fragment-exchange", title="Fragment exchange", version=2)
@@ -97,7 +102,11 @@ class FragmentExchange(Transport):
     def transmit(self, upload: Upload) -> Transcript:
         deviation = upload.deviation or ExchangeDeviation()
         selected, attackers, transcript = upload.participants, upload.attackers, Transcript(upload.round)
-        pairs = self._pair_participants(upload.round, selected, attackers, deviation.avoid_each_other)
+        decisions: PartnerDecisions = Counter()
+        pairs = self._pair_participants(upload.round, selected, attackers, deviation.avoid_each_other, decisions)
+        transcript.facts["partner_decisions"] = {
+            side: {"accepted": decisions[side, True], "refused": decisions[side, False]} for side in SIDES
+        }
         paired = np.zeros(len(selected), bool)
         paired[np.array(pairs, int).ravel()] = True
         lone = attackers & ~paired if deviation.lone_sender else np.zeros(len(selected), bool)
@@ -161,6 +170,7 @@ class FragmentExchange(Transport):
             / sum(item["selected"] for item in history),
             "faults": sum(len(item["faults"]) for item in history),
             "lone_submissions": sum(len(item["lone"]) for item in history),
+            **{f"share_of_{side}_refused": _share_refused(history, side) for side in SIDES},
             "framed_rows": len(framed),
             "share_of_honest_framed": len(set(framed)) / max(self.setting.participants - len(attackers), 1),
         }
@@ -247,9 +257,17 @@ class FragmentExchange(Transport):
         return rows
 
     def _pair_participants(
-        self, round: int, selected: Indices, attackers: Flags, avoiding: bool
+        self, round: int, selected: Indices, attackers: Flags, avoiding: bool, decisions: PartnerDecisions
     ) -> list[tuple[int, int]]:
         """Return pairs: in random order, each free participant asks random free others until one agrees."""
+
+        def accepts(participant: int, partner: int, *, initiates: bool) -> bool:
+            if attackers[participant]:
+                return True
+            accepted = self.accepts_partner(round, selected[participant], selected[partner], initiates=initiates)
+            decisions[SIDES[int(attackers[partner])], accepted] += 1
+            return accepted
+
         rng = self.entropy.generator("pairing", round)
         free = set(range(len(selected)))
         pairs = []
@@ -259,10 +277,7 @@ class FragmentExchange(Transport):
             for other in rng.permutation(sorted(free - {one})):
                 if avoiding and attackers[one] and attackers[other]:
                     continue
-                willing = attackers[one] or self.accepts_partner(round, selected[one], selected[other], initiates=True)
-                agreed = attackers[other] or self.accepts_partner(
-                    round, selected[other], selected[one], initiates=False
-                )
+                willing, agreed = accepts(one, other, initiates=True), accepts(other, one, initiates=False)
                 if willing and agreed:
                     pairs.append((int(one), int(other)))
                     free -= {one, other}
@@ -342,3 +357,11 @@ class FragmentExchange(Transport):
         """Add a message to the ledger, as it is sent."""
         transcript.ledger.add(message)
         return message
+
+
+def _share_refused(history: Sequence[Mapping[str, Any]], side: str) -> float | None:
+    """Return how often honest participants refuse one side over all rounds; None where they decide nothing."""
+    # A checkpoint of an earlier version may have rounds without decisions.
+    counts = [item["partner_decisions"][side] for item in history if "partner_decisions" in item]
+    decisions = sum(sum(count.values()) for count in counts)
+    return sum(count["refused"] for count in counts) / decisions if decisions else None

@@ -206,12 +206,15 @@ def test_nothing_secret_is_in_what_is_told():
         "trust",
         "honest_trust",
         "attacker_trust",
+        "honest_trust_of_all",
+        "attacker_trust_of_all",
         "reputation",
         "excluded",
         "abstained",
         "faults",
         "framed",
         "lone",
+        "partner_decisions",
         "bytes",
     } == set(cell(rounds=1, defense="fedavg").run_round())
 
@@ -244,6 +247,32 @@ def test_abstentions_and_faults_are_summed_up():
     facts = finished(cell(rounds=5)).facts
     assert 0 <= facts["share_of_abstentions"] < 1
     assert facts["faults"] == 0
+
+
+def test_refusals_of_attackers_and_of_honest_participants_are_counted():
+    it = cell("label-flipping", rounds=1)
+    attackers = it.attackers.tolist()
+    honest = np.setdiff1d(np.arange(20), attackers)
+    # Every honest participant thinks little of all attackers and of one honest participant.
+    it.defense.transport.memory["local"][:, [*attackers, honest[0]]] = -1
+    selected = np.sort([*attackers[:2], *honest[:8]])
+    decisions = it.transmit(selected, it.train(selected)).facts["partner_decisions"]
+    assert decisions["attackers"]["accepted"] == 0
+    assert decisions["attackers"]["refused"] > 0
+    assert decisions["honest"]["refused"] > 0
+    assert decisions["honest"]["accepted"] >= 6
+
+
+def test_shares_of_refusals_are_over_all_rounds():
+    it = cell("label-flipping", rounds=5)
+    facts = finished(it).facts
+    for side in ("attackers", "honest"):
+        counts = [item["partner_decisions"][side] for item in it.history]
+        refused, accepted = (sum(count[what] for count in counts) for what in ("refused", "accepted"))
+        assert facts[f"share_of_{side}_refused"] == refused / (refused + accepted)
+    # A run that goes on from an older checkpoint has rounds without them.
+    older = [{name: value for name, value in item.items() if name != "partner_decisions"} for item in it.history]
+    assert it.defense.transport.summary(older, it.attackers)["share_of_attackers_refused"] is None
 
 
 def test_warming_up_takes_the_median_and_everybody():
