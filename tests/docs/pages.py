@@ -11,9 +11,9 @@ from fflbench.records.collection import read_collection
 from fflbench.report.all_tables import build_board
 from fflbench.report.table_formats import to_markdown
 from tests.docs import record_figures
-from tests.docs.claims import as_markdown
+from tests.docs.claims import BOARDS, ROOT, as_markdown
 from tests.docs.gpu_durations import gpu_durations
-from tests.docs.record_figures import BOARDS, ROOT, Shown
+from tests.docs.record_figures import Shown
 
 DOCS = ROOT / "docs"
 TEMPLATES = DOCS / "_pages"

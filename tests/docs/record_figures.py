@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-from pathlib import Path
 from statistics import fmean
 
 from fflbench import registry
@@ -13,10 +12,8 @@ from fflbench.report.published_tables import record_value
 from fflbench.report.record_groups import SeedRuns, expand_shared_records, measure_class
 from fflbench.report.statistics import estimate_mean, format_number
 from fflbench.report.table_model import Column, TableCell
-from tests.docs.claims import verdicts
+from tests.docs.claims import BOARDS, verdicts
 
-ROOT = Path(__file__).parents[2]
-BOARDS = ROOT / "leaderboards"
 LAST_ROUNDS = re.compile(r"last(\d+)\.(\w+)$")
 """Path of a mean over the last rounds of a record's history."""
 
