@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WRITTEN = 200
-"""Number of cells up to which a heatmap prints its values."""
+"""Number of cells up to which a heatmap prints its values with a decimal; beyond, cells are small, to fit a page."""
+PAGE = 11.0, 8.0
+"""Most inches of a large heatmap's cells: with its labels it fits a landscape page."""
 PANELS = 9
 """Number of panels that are drawn; the CSV file beside the figure has all values."""
 DASHES = ("--", "-")
@@ -231,22 +233,24 @@ def _draw_heatmap(table: Table) -> ReportFigure:
 
     columns = table.columns
     values = np.array([[np.nan if cell.mean is None else 100 * cell.mean for cell in row.cells] for row in table.rows])
-    figure, (axis,) = figure_with_panels(1, 0.9 * len(columns), 0.36 * len(table.rows) + 1)
+    large = values.size > WRITTEN
+    figure, (axis,) = (
+        figure_with_panels(1, min(PAGE[0], 0.4 * len(columns)), min(PAGE[1], 0.26 * len(table.rows) + 2))
+        if large
+        else figure_with_panels(1, 0.9 * len(columns), 0.36 * len(table.rows) + 1)
+    )
+    size, slant = ("x-small", {"rotation": 60, "rotation_mode": "anchor"}) if large else ("small", {"rotation": 20})
     good = np.array([bool(column.higher_is_better) for column in columns])
     bright = np.where(good, values, 100 - values)
-    mesh = axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
+    axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
     axis.invert_yaxis()
-    if values.size > WRITTEN:
-        # So many numbers could not be read: a colour scale instead, and the numbers in the CSV file.
-        figure.colorbar(mesh, ax=axis, label="bright is good")
-    else:
-        for (row, column), value in np.ndenumerate(values):
-            text = table.rows[row].cells[column].text if np.isnan(value) else f"{value:.1f}"
-            colour = "white" if bright[row, column] < 55 else "black"
-            axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize="small", color=colour)
+    for (row, column), value in np.ndenumerate(values):
+        text = table.rows[row].cells[column].text if np.isnan(value) else f"{value:.{0 if large else 1}f}"
+        colour = "white" if bright[row, column] < 55 else "black"
+        axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size, color=colour)
     heads = [column.title.removesuffix(" %") for column in columns]
-    axis.set_xticks(np.arange(len(columns)) + 0.5, heads, rotation=20, ha="right", fontsize="small")
-    axis.set_yticks(np.arange(len(table.rows)) + 0.5, [row.label for row in table.rows], fontsize="small")
+    axis.set_xticks(np.arange(len(columns)) + 0.5, heads, ha="right", fontsize=size, **slant)
+    axis.set_yticks(np.arange(len(table.rows)) + 0.5, [row.label for row in table.rows], fontsize=size)
     axis.spines[:].set_visible(False)
     axis.set_title(f"{table.title}, %", fontsize="medium")
     numbers: list[list[Any]] = [["row", "column", "mean"]]

@@ -191,6 +191,20 @@ def test_shares_by_attack_are_a_heatmap_with_its_numbers(laid_out):
     assert texts == [f"{100 * value:.1f}" for value in found.values()]
 
 
+def test_a_heatmap_of_many_attacks_and_defenses_fits_a_landscape_page(laid_out):
+    records = [
+        robustness_record(seed=0, attack=f"attack-{column}", defense=f"defense-{row}", accuracy=0.5)
+        for row in range(28)
+        for column in range(27)
+    ]
+    draw_figure_named(records, "heatmap-")
+    (figure,) = (figure for name, figure in laid_out.items() if name.startswith("heatmap-"))
+    width, height = figure.get_size_inches()
+    assert width <= 13
+    assert height <= 9
+    assert "50" in [text.get_text() for text in figure.axes[0].texts]
+
+
 def test_every_headline_metric_is_drawn_as_a_heatmap_or_as_dots():
     found = csv_rows(draw_figure_named(WHOLE, "dots-digits-mlp-robustness"))
     # Attack success has one column alone; accuracy has a heatmap.
