@@ -278,6 +278,10 @@ class Attack:
         """
         return None
 
+    def flags(self) -> list[str]:
+        """Return warnings for readers of the results, after the last round, about this attack in this setting."""
+        return []
+
 
 def poison_rows(
     attack: Attack,
