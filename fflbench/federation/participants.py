@@ -11,6 +11,7 @@ from fflbench.engines.flat_model import FlatModel
 from fflbench.engines.loop import Loop
 from fflbench.errors import ParameterError
 from fflbench.federation.attack import Attack, LocalTraining, check_poisoned
+from fflbench.federation.evaluation import mean_loss
 from fflbench.federation.views import read_only
 from fflbench.randomness import stream
 from fflbench.tasks import Task
@@ -72,6 +73,11 @@ class Participants:
             return self._unpoisoned[1][np.searchsorted(attackers, who)]
 
         return updates
+
+    def loss(self, weights: Vector, who: Indices) -> float:
+        """Return the mean loss of a model with these weights on the unpoisoned examples of some participants."""
+        own = torch.from_numpy(np.concatenate([self.indices[each] for each in who])).to(self.model.flat.device)
+        return mean_loss(self.task, self.model, weights, self._clean[0][own], self._clean[1][own])
 
     def _poison_data(self, attackers: Indices, round: int) -> None:
         """Replace the examples of attackers by those that they train on in this round."""
