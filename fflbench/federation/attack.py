@@ -252,7 +252,7 @@ class Attack:
     """State that lasts from round to round, as arrays by name: saved and restored with the cell."""
 
     @property
-    def knowledge(self) -> tuple[str, ...]:
+    def needed_knowledge(self) -> tuple[str, ...]:
         """Knowledge that it needs with its parameters: what its class declares, and that of an attack inside it."""
         return self.knows
 
@@ -304,6 +304,10 @@ class Attack:
         """
         return None
 
+    def flags(self) -> list[str]:
+        """Return warnings for readers of the results, after the last round, about this attack in this setting."""
+        return []
+
 
 def poison_rows(
     attack: Attack,
@@ -326,7 +330,7 @@ def poison_rows(
     that of a model on the own examples of some attackers. The result counts the simulations.
     """
     hostile = np.isin(selected, attackers)
-    rows, knows = np.flatnonzero(hostile), attack.knowledge
+    rows, knows = np.flatnonzero(hostile), attack.needed_knowledge
     honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
     groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
     simulation = RoundSimulation(simulate, selected, hostile, honest)

@@ -35,6 +35,8 @@ class Participants:
         # Updates that a round trains at most once, with their rounds.
         self._root: tuple[int, Vector] = (-1, np.empty(0, np.float32))
         self._unpoisoned: tuple[int, Matrix] = (-1, self.momentum)
+        # Examples of those whose loss was asked for last, since attackers ask many times.
+        self._evaluated = np.empty(0, np.int64), *self._clean
 
     @property
     def sizes(self) -> Indices:
@@ -76,8 +78,10 @@ class Participants:
 
     def loss(self, weights: Vector, who: Indices) -> float:
         """Return the mean loss of a model with these weights on the unpoisoned examples of some participants."""
-        own = torch.from_numpy(np.concatenate([self.indices[each] for each in who])).to(self.model.flat.device)
-        return mean_loss(self.task, self.model, weights, self._clean[0][own], self._clean[1][own])
+        if not np.array_equal(self._evaluated[0], who):
+            own = torch.from_numpy(np.concatenate([self.indices[each] for each in who])).to(self.model.flat.device)
+            self._evaluated = who, self._clean[0][own], self._clean[1][own]
+        return mean_loss(self.task, self.model, weights, *self._evaluated[1:])
 
     def _poison_data(self, attackers: Indices, round: int) -> None:
         """Replace the examples of attackers by those that they train on in this round."""

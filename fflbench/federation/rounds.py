@@ -176,7 +176,7 @@ class Federation:
             simulate=functools.partial(self._simulate, selected),
             loss=self.participants.loss,
         )
-        if "defense" in self.attack.knowledge:
+        if "defense" in self.attack.needed_knowledge:
             self.simulations = simulation.calls
             self.seconds["simulate"] = self.seconds.get("simulate", 0.0) + simulation.seconds
 

@@ -1,5 +1,6 @@
 """Simulation of a round by attackers: the aggregate that the server would compute if they sent given rows."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -99,6 +100,7 @@ def products_with_all(rows: Matrix, some: Indices) -> npt.NDArray[np.float64]:
     return products
 
 
+@functools.lru_cache(maxsize=1)
 def simulation_seed(seed: int, round: int) -> int:
     """Return the seed of a defense's copies in a round, the same for all of them."""
     return int(stream(seed, "simulation", round).integers(2**63))

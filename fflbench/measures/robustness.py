@@ -234,7 +234,7 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
             "rounds_that_kept_the_model": sum(bool(item["kept_because"]) for item in history),
             "rounds_with_more_attackers_than_f": sum(more_than_f) if more_than_f else None,
             "dropped_rows": sum(len(item["dropped"]) for item in history),
-            "flags": federation.defense.flags(),
+            "flags": [*federation.defense.flags(), *federation.attack.flags()],
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
             **_mean_weights(history),
             **({"simulations": sum(item["simulations"] for item in history)} if "simulations" in history[-1] else {}),

@@ -1,0 +1,92 @@
+"""Statistics of the updates that attackers know, and rows that they send, for attacks that share them."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fflbench.plugin import Known, Matrix, Vector, over_sorted_columns, weighted_mean
+
+LARGEST = np.finfo(np.float32).max
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
+
+Knowledge: TypeAlias = Annotated[
+    Literal["full", "partial"],
+    "updates that attackers know: those of honest participants, or only their own before poisoning",
+]
+Direction: TypeAlias = Annotated[
+    Literal["unit", "sign", "std"],
+    "opposite of the mean, of its signs, or of the standard deviations of coordinates",
+]
+
+
+def known_rows(known: Known, knowledge: str = "full") -> Matrix:
+    """Return the parameters of honest updates; of the attackers' own with partial knowledge, or if nobody is honest."""
+    rows = known.honest if knowledge == "full" else known.updates
+    return (rows if len(rows) else known.updates)[:, known.columns.parameters]
+
+
+def mean_of_rows(rows: Matrix) -> Numbers:
+    """Return the mean of the rows."""
+    return weighted_mean(rows, np.ones(len(rows))).astype(np.float64)
+
+
+def deviation_of_rows(rows: Matrix) -> Numbers:
+    """Return the standard deviation of every coordinate, with n in the denominator."""
+    deviation = over_sorted_columns(rows, lambda block: block.std(0, dtype=np.float64), slice(0, len(rows)))
+    return deviation.astype(np.float64)
+
+
+def inner_products(rows: Matrix, vector: Numbers) -> Numbers:
+    """Return the inner product of every row with a vector, in double precision."""
+    return np.array([row.astype(np.float64) @ vector for row in rows])
+
+
+def opposite_direction(direction: str, rows: Matrix, mean: Numbers) -> Numbers:
+    """Return a direction away from the mean of the rows, of any length."""
+    if direction == "std":
+        return -deviation_of_rows(rows)
+    return -np.sign(mean) if direction == "sign" else -mean
+
+
+def distances_to_mean(products: Numbers) -> Numbers:
+    """Return the squared distances of rows to their mean, given the inner products of all rows."""
+    distances: Numbers = np.maximum(products.diagonal() - 2 * products.mean(1) + products.mean(), 0)
+    return distances
+
+
+def send_same_row(known: Known, row: Numbers) -> Matrix:
+    """Return the attackers' updates with the same parameters in every row; buffers stay as trained."""
+    known.updates[:, known.columns.parameters] = in_single_precision(row)
+    return known.updates
+
+
+def send_without_data(known: Known, parameters: npt.NDArray[Any]) -> Matrix:
+    """Return updates with these parameters that change no buffers, for attackers who do not train."""
+    rows = np.zeros_like(known.updates)
+    rows[:, known.columns.parameters] = in_single_precision(parameters)
+    return rows
+
+
+def in_single_precision(values: npt.NDArray[Any]) -> Vector:
+    """Return values as float32, those beyond its range as its largest number."""
+    limited: Vector = np.clip(values, -LARGEST, LARGEST).astype(np.float32)
+    return limited
+
+
+def last_global_change(memory: dict[str, npt.NDArray[Any]], known: Known) -> Vector:
+    """Return how parameters of the global model changed since the last earlier round with attackers, at first zeros.
+
+    Attackers share the memory, and each of them may ask.
+    """
+    model = known.weights[known.columns.parameters]
+    if is_new_round(memory, known):
+        memory["change"] = model - memory.get("model", model)
+        memory["model"], memory["round"] = model.copy(), np.array(known.round)
+    return memory["change"]
+
+
+def is_new_round(memory: dict[str, npt.NDArray[Any]], known: Known) -> bool:
+    """Return whether no attacker has asked for the last global change in this round yet."""
+    return "round" not in memory or int(memory["round"]) != known.round
