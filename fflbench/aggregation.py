@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fflbench.arrays import kernels
 from fflbench.arrays.columns import Columns
 from fflbench.arrays.conversion import REAL, is_tensor, real_numbers
-from fflbench.arrays.kernels import finite_rows
 from fflbench.errors import ParameterError
 from fflbench.federation import chain
-from fflbench.federation.attack import simulation_seed
 from fflbench.federation.rule import NoAnswerError
+from fflbench.federation.simulation import Gram, simulation_seed
 from fflbench.federation.transport import Setting
-from fflbench.federation.views import View
+from fflbench.federation.views import View, read_only
 from fflbench.plugin_parameters import format_value
 from fflbench.randomness import stream
 from fflbench.types import Indices, Matrix, Vector
@@ -91,17 +91,18 @@ class Aggregator:
         except NoAnswerError as reason:
             raise ParameterError(f"{self._defense} has no answer: {reason}") from reason
 
-    def simulate(self, updates: Matrix) -> Vector | None:
+    def simulate(self, updates: Matrix, *, gram: Gram = kernels.gram) -> Vector | None:
         """Return the aggregate of these updates, which leaves the memory as it is; None where a server would have none.
 
         As in a round, rows that are not finite are dropped. Random choices of the rule are others than those of a call.
+        `gram` returns the inner products of the updates, some of which may be known already.
         """
         twin = copy.copy(self)
         twin._seed = simulation_seed(self._seed, self.round)
         if self.round:
             twin._chain = self._chain.simulation_copy(twin._seed)
         try:
-            return twin._aggregate(np.array(updates), None, None)
+            return twin._aggregate(read_only(updates), None, None, gram)
         except (NoAnswerError, _NotFiniteError):
             return None
 
@@ -118,7 +119,7 @@ class Aggregator:
     def _defense(self) -> str:
         return f'defense "{self._name}"'
 
-    def _aggregate(self, matrix: Matrix, weights: Any, participants: Any) -> Vector:
+    def _aggregate(self, matrix: Matrix, weights: Any, participants: Any, gram: Gram = kernels.gram) -> Vector:
         """Return the aggregate of one round and count the round, or raise an error and leave the memory as it was."""
         n, d = matrix.shape
         sizes: npt.NDArray[Any] = np.ones(n) if weights is None else _check_weights(weights, n)
@@ -142,7 +143,7 @@ class Aggregator:
         )
         before, rng = self.memory, stream(self._seed, "rule", self.round)
         try:
-            result, feedback = self._chain.server.aggregate(view.without_non_finite().read_only(), rng)
+            result, feedback = self._chain.server.aggregate(view.without_non_finite().read_only(), rng, gram)
             chain.check_feedback(feedback, total)
             self._check_result(result, d)
         except BaseException:
@@ -217,7 +218,7 @@ def check_updates(updates: Any, name: str = "updates") -> Matrix:
             matrix = matrix.astype(np.float32)
     if matrix.ndim != 2 or len(matrix) == 0:
         raise ParameterError(f"{name} must be a matrix with at least one row, not of shape {matrix.shape}")
-    if not finite_rows(matrix).all():
+    if not kernels.finite_rows(matrix).all():
         raise ParameterError(f"{name} hold values that are not finite; leave those rows out")
     if matrix.dtype == np.float64 and max(matrix.max(initial=0), -matrix.min(initial=0)) > LARGEST:
         raise ParameterError(

@@ -1,6 +1,6 @@
 """Updates that attackers send beside given honest ones, by any registered attack on updates."""
 
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -59,7 +59,8 @@ def poison(
     weights = np.zeros(d, np.float32) if model is None else _check_model(model, d)
     simulated = _check_defense(entry, defense)
     who = np.arange(n, n + count)
-    task = cast(Task, _NoTask(entry))
+    missing = _NoTask(entry)
+    task = cast(Task, missing)
     with name_plugin_in_errors(entry):
         attack.begin(AttackSetting(task, who, columns, stream(seed, "attack", "begin")))
         poison_rows(
@@ -73,6 +74,7 @@ def poison(
             task=task,
             seed=seed,
             simulate=simulated.simulate,
+            loss=lambda weights, who: missing.refuse(),
         )
     return like(updates[n:].astype(given.dtype, copy=False), honest)
 
@@ -84,6 +86,10 @@ class _NoTask:
         self._entry = entry
 
     def __getattr__(self, name: str) -> Any:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Raise an error that names the attack."""
         raise ParameterError(
             f"{self._entry} needs more than a matrix of updates: it asks for a task; use it in a suite"
         )

@@ -7,5 +7,7 @@ from fflbench.plugin import Transcript, Transport, Upload, transport
 class Plain(Transport):
     """Send every update to the server under its sender's name."""
 
+    overwrites_rows = False
+
     def transmit(self, upload: Upload) -> Transcript:
         return self.submitted(upload)

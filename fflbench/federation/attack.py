@@ -3,9 +3,9 @@
 import copy
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from annotated_types import Ge, Le
 from fflbench.arrays.columns import Columns, update_tensors
 from fflbench.data import Examples
 from fflbench.errors import ParameterError
+from fflbench.federation.simulation import RoundSimulation, SimulateAll
 from fflbench.federation.views import read_only
 from fflbench.randomness import stream
 from fflbench.tasks import Task
@@ -146,13 +147,6 @@ class LocalTraining:
         return self._loop.train_one(self._weights, self.participant, self.round, edit_gradient, edit_weights)
 
 
-class Simulate(Protocol):
-    """Function that computes the aggregate if attackers sent given rows, on a copy of the defense."""
-
-    def __call__(self, rows: Matrix, honest: Matrix | None) -> Vector | None:
-        """Return the change of the model, or None where the server would keep it."""
-
-
 class Known:
     """Attackers' knowledge in a round: their own updates, and whatever their attack declares that it must know.
 
@@ -205,14 +199,32 @@ class Known:
         updates"; others pass an estimate, one row for each of the `selected - len(participants)` others. Attackers
         who do not know each other's updates are assumed to send the mean of the honest ones.
         """
-        simulate: Simulate = self._declared_knowledge("defense")
+        simulate: RoundSimulation = self._declared_knowledge("defense")
         if rows.shape != self.updates.shape:
             raise ParameterError(f"known.simulate takes rows of shape {self.updates.shape}, not {rows.shape}")
         if honest is None:
             self._declared_knowledge("honest updates")
         elif honest.shape != (expected := (self.selected - len(self.participants), rows.shape[1])):
             raise ParameterError(f"known.simulate takes an estimate of shape {expected}, not {honest.shape}")
-        return simulate(rows, honest)
+        return simulate(self.participants, rows, honest)
+
+    def loss(self, weights: Vector) -> float:
+        """Return the mean loss of a model with these weights on the examples of these attackers, before any poisoning.
+
+        For attacks that declare "own data". NaN or infinity is the loss of a model that diverged.
+        """
+        loss: Callable[[Vector, Indices], float] = self._declared_knowledge("own data")
+        return loss(weights, self.participants)
+
+    def limited_to(self, knows: Collection[str]) -> "list[Known]":
+        """Return the part of this knowledge that an attack declares: one for all attackers, or one for each of them."""
+        together = "attackers' updates" in knows or len(self.participants) == 1
+        groups = [slice(None)] if together else [slice(place, place + 1) for place in range(len(self.participants))]
+        parts = [copy.copy(self) for _ in groups]
+        for part, group in zip(parts, groups, strict=True):
+            part.participants, part.updates = self.participants[group], self.updates[group]
+            part._declared = {what: value for what, value in self._declared.items() if what in knows}
+        return parts
 
     def _declared_knowledge(self, what: str) -> Any:
         if what not in self._declared:
@@ -238,6 +250,20 @@ class Attack:
 
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """State that lasts from round to round, as arrays by name: saved and restored with the cell."""
+
+    @property
+    def needed_knowledge(self) -> tuple[str, ...]:
+        """Knowledge that it needs with its parameters: what its class declares, and that of an attack inside it."""
+        return self.knows
+
+    @property
+    def memories(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
+        """All that is saved and restored with the cell: `memory`, and that of an attack inside it."""
+        return {"attack": self.memory}
+
+    @memories.setter
+    def memories(self, memories: Mapping[str, dict[str, npt.NDArray[Any]]]) -> None:
+        self.memory = memories["attack"]
 
     @property
     def targeted(self) -> bool:
@@ -294,36 +320,22 @@ def poison_rows(
     columns: Columns,
     task: Task,
     seed: int,
-    simulate: Callable[[Matrix], Vector | None],
-) -> None:
+    simulate: SimulateAll,
+    loss: Callable[[Vector, Indices], float],
+) -> RoundSimulation:
     """Replace the attackers' rows among those of the selected participants by poisoned ones.
 
     All at once for an attack that declares "attackers' updates", else one attacker at a time. `simulate` returns the
-    aggregate of a matrix with one row for each of the selected, or None where the server would keep its model.
+    aggregate of a matrix with one row for each of the selected, or None where the server would keep its model; `loss`
+    that of a model on the own examples of some attackers. The result counts the simulations.
     """
     hostile = np.isin(selected, attackers)
-    rows, knows = np.flatnonzero(hostile), attack.knows
+    rows, knows = np.flatnonzero(hostile), attack.needed_knowledge
     honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
     groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
-
-    def simulate_group(group: Indices, rows: Matrix, estimate: Matrix | None) -> Vector | None:
-        """Return the aggregate if the attackers at `group` sent these rows, by their estimate of others if given."""
-        sent = np.empty((len(selected), rows.shape[1]), np.float32)
-        if estimate is None:
-            # Attackers who do not know each other's updates assume that the others send the mean.
-            sent[:] = (honest if len(honest) else rows).mean(0)
-            sent[~hostile] = honest
-        else:
-            sent[np.setdiff1d(np.arange(len(selected)), group)] = estimate
-        sent[group] = rows
-        return simulate(sent)
-
+    simulation = RoundSimulation(simulate, selected, hostile, honest)
+    given = {"own data": loss, "honest updates": read_only(honest), "defense": simulation}
     for group in filter(len, groups):
-        declared: dict[str, Any] = {}
-        if "honest updates" in knows:
-            declared["honest updates"] = read_only(honest)
-        if "defense" in knows:
-            declared["defense"] = functools.partial(simulate_group, group)
         known = Known(
             round=round,
             weights=read_only(weights),
@@ -333,14 +345,10 @@ def poison_rows(
             columns=columns,
             task=task,
             rng=stream(seed, "attack", round, *map(int, selected[group])),
-            declared=declared,
+            declared={what: value for what, value in given.items() if what in knows},
         )
         poisoned = attack.poison_updates(known)
         if getattr(poisoned, "shape", None) != known.updates.shape:
             raise ParameterError("poison_updates must return a matrix of the shape of known.updates")
         updates[group] = poisoned
-
-
-def simulation_seed(seed: int, round: int) -> int:
-    """Return the seed of a defense's copies in a round, the same for all of them."""
-    return int(stream(seed, "simulation", round).integers(2**63))
+    return simulation

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from fflbench import registry
+from fflbench.arrays import kernels
 from fflbench.arrays.columns import Columns
 from fflbench.crypto.entropy import Entropy
 from fflbench.errors import NotRegisteredError, ParameterError, did_you_mean_hint
 from fflbench.federation.messages import SERVER, GlobalModel
 from fflbench.federation.rule import Geometry, NoAnswerError, Preaggregation, Rule
 from fflbench.federation.server import Server
+from fflbench.federation.simulation import Gram
 from fflbench.federation.transport import Memory, ServerSetting, Setting, Transport
 from fflbench.federation.views import Transcript, Upload, View
 from fflbench.plugin_parameters import Parameter, parameter_texts
@@ -201,6 +203,11 @@ class Chain:
         return twin
 
     @property
+    def overwrites_rows(self) -> bool:
+        """Whether the rows that participants send are overwritten on their way to the aggregate."""
+        return self.transport.overwrites_rows or bool(self.server.preaggregations)
+
+    @property
     def memory(self) -> dict[str, Memory]:
         """Return the state of all parts that lasts from round to round."""
         return {"transport": self.transport.memory, "rule": self.rule.memory}
@@ -243,10 +250,15 @@ class Chain:
         transcript.server = view.read_only()
         return transcript
 
-    def aggregate(self, transcript: Transcript) -> Vector:
-        """Return the change of the model and deliver the rule's feedback; `NoAnswerError` keeps the model."""
+    def aggregate(self, transcript: Transcript, gram: Gram = kernels.gram) -> Vector:
+        """Return the change of the model and deliver the rule's feedback; `NoAnswerError` keeps the model.
+
+        `gram` returns the inner products of the rows as participants sent them, some of which may be known already.
+        """
+        rng = stream(self._seed, "rule", transcript.round)
+        known = kernels.gram if self.transport.overwrites_rows else gram
         try:
-            change, feedback = self.server.aggregate(transcript.server, stream(self._seed, "rule", transcript.round))
+            change, feedback = self.server.aggregate(transcript.server, rng, known)
         except NoAnswerError as none:
             self._deliver(transcript, none.feedback)
             raise

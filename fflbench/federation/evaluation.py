@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -40,7 +41,7 @@ class Evaluation:
         self.model.model.eval()
         total = 0.0
         predicted = []
-        for outputs, y in zip(self._outputs(self.x), torch.split(self.y, BATCH), strict=True):
+        for outputs, y in zip(_outputs(self.model, self.x), torch.split(self.y, BATCH), strict=True):
             total += losses(self.task, outputs, y).sum(dtype=torch.float64).item()
             predicted.append(self._predict(outputs))
         decisions = torch.cat(predicted)
@@ -60,16 +61,11 @@ class Evaluation:
     def _score(self, goal: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> tuple[float | None, float | None]:
         """Return the accuracy on a goal's inputs, and the share of them that get the label which the attack wants."""
         x, true, wanted = goal
-        decided = torch.cat([self._predict(outputs) for outputs in self._outputs(x)])
+        decided = torch.cat([self._predict(outputs) for outputs in _outputs(self.model, x)])
         return _hit_rate(decided == true), _hit_rate(decided == wanted)
 
     def _tensor(self, values: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values).to(self.model.flat.device)
-
-    def _outputs(self, inputs: torch.Tensor) -> Iterator[torch.Tensor]:
-        for x in torch.split(inputs, BATCH):
-            # A copy, since a model may modify its input in place.
-            yield self.model.model(x.to(memory_format=torch.channels_last, copy=True) if x.ndim == 4 else x.clone())
 
     def _predict(self, outputs: torch.Tensor) -> torch.Tensor:
         if self.task.loss == "binary-cross-entropy":
@@ -81,3 +77,21 @@ class Evaluation:
 
 def _hit_rate(hits: torch.Tensor) -> float | None:
     return hits.double().mean().item() if len(hits) else None
+
+
+@torch.inference_mode()
+def mean_loss(task: Task, model: FlatModel, weights: Vector, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Return the mean loss of a model with these weights on some examples."""
+    vector = np.array(weights, np.float32)
+    model.columns.clamp_variances(vector)
+    model.load(vector)
+    model.model.eval()
+    batches = zip(_outputs(model, x), torch.split(y, BATCH), strict=True)
+    total = sum(losses(task, outputs, labels).sum(dtype=torch.float64).item() for outputs, labels in batches)
+    return total / max(len(y), 1)
+
+
+def _outputs(model: FlatModel, inputs: torch.Tensor) -> Iterator[torch.Tensor]:
+    for x in torch.split(inputs, BATCH):
+        # A copy, since a model may modify its input in place.
+        yield model.model(x.to(memory_format=torch.channels_last, copy=True) if x.ndim == 4 else x.clone())

@@ -11,6 +11,7 @@ from fflbench.engines.flat_model import FlatModel
 from fflbench.engines.loop import Loop
 from fflbench.errors import ParameterError
 from fflbench.federation.attack import Attack, LocalTraining, check_poisoned
+from fflbench.federation.evaluation import mean_loss
 from fflbench.federation.views import read_only
 from fflbench.randomness import stream
 from fflbench.tasks import Task
@@ -34,6 +35,8 @@ class Participants:
         # Updates that a round trains at most once, with their rounds.
         self._root: tuple[int, Vector] = (-1, np.empty(0, np.float32))
         self._unpoisoned: tuple[int, Matrix] = (-1, self.momentum)
+        # Examples of those whose loss was asked for last, since attackers ask many times.
+        self._evaluated = np.empty(0, np.int64), *self._clean
 
     @property
     def sizes(self) -> Indices:
@@ -72,6 +75,13 @@ class Participants:
             return self._unpoisoned[1][np.searchsorted(attackers, who)]
 
         return updates
+
+    def loss(self, weights: Vector, who: Indices) -> float:
+        """Return the mean loss of a model with these weights on the unpoisoned examples of some participants."""
+        if not np.array_equal(self._evaluated[0], who):
+            own = torch.from_numpy(np.concatenate([self.indices[each] for each in who])).to(self.model.flat.device)
+            self._evaluated = who, self._clean[0][own], self._clean[1][own]
+        return mean_loss(self.task, self.model, weights, *self._evaluated[1:])
 
     def _poison_data(self, attackers: Indices, round: int) -> None:
         """Replace the examples of attackers by those that they train on in this round."""

@@ -17,16 +17,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fflbench.arrays import kernels
 from fflbench.arrays.conversion import PLAIN
 from fflbench.arrays.threads import one_thread
 from fflbench.data import Examples
 from fflbench.engines.flat_model import FlatModel
 from fflbench.errors import ParameterError
-from fflbench.federation.attack import Attack, AttackSetting, Goal, checked_goal, poison_rows, simulation_seed
+from fflbench.federation.attack import Attack, AttackSetting, Goal, checked_goal, poison_rows
 from fflbench.federation.chain import Chain
 from fflbench.federation.evaluation import Evaluation
 from fflbench.federation.participants import Participants
 from fflbench.federation.rule import NoAnswerError
+from fflbench.federation.simulation import Gram, simulation_seed
 from fflbench.federation.transport import Deviation, Setting
 from fflbench.federation.views import Transcript, read_only
 from fflbench.randomness import stream
@@ -97,6 +99,8 @@ class Federation:
         self.recent: list[Vector] = []
         self.history: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
+        self.simulations: int | None = None
+        """Number of simulations in the last round, for an attack that knows the defense; their time is in `seconds`."""
 
     @property
     def attackers(self) -> Indices:
@@ -125,6 +129,7 @@ class Federation:
             "f": self.defense.assumed_attackers(len(selected), len(view.rows), view.attackers),
             "dropped": view.dropped.tolist(),
             "kept_because": kept,
+            **({} if self.simulations is None else {"simulations": self.simulations}),
             **self._means_by_side(reported),
         }
         reported = {name: value for name, value in reported.items() if name not in MEANS_ONLY}
@@ -158,7 +163,7 @@ class Federation:
     @timed
     def poison(self, selected: Indices, updates: Matrix) -> None:
         """Replace the attackers' rows by poisoned ones."""
-        poison_rows(
+        simulation = poison_rows(
             self.attack,
             updates,
             selected=selected,
@@ -169,12 +174,17 @@ class Federation:
             task=self.task,
             seed=self.seed,
             simulate=functools.partial(self._simulate, selected),
+            loss=self.participants.loss,
         )
+        if "defense" in self.attack.needed_knowledge:
+            self.simulations = simulation.calls
+            self.seconds["simulate"] = self.seconds.get("simulate", 0.0) + simulation.seconds
 
-    def _simulate(self, selected: Indices, updates: Matrix) -> Vector | None:
+    def _simulate(self, selected: Indices, updates: Matrix, *, gram: Gram = kernels.gram) -> Vector | None:
         """Return the aggregate if the selected participants sent these rows, or None where the model would be kept."""
         twin = self.defense.simulation_copy(simulation_seed(self.seed, self.round))
-        change = self._model_change(twin, self._transmit_with(twin, selected, updates))
+        rows = updates.copy() if twin.overwrites_rows else updates
+        change = self._model_change(twin, self._transmit_with(twin, selected, rows), gram)
         return None if isinstance(change, str) else change
 
     @timed
@@ -212,10 +222,10 @@ class Federation:
         self.weights = weights
         return ""
 
-    def _model_change(self, defense: Chain, transcript: Transcript) -> Vector | str:
+    def _model_change(self, defense: Chain, transcript: Transcript, gram: Gram = kernels.gram) -> Vector | str:
         """Return the change of the model by a defense, or the reason why the model is kept."""
         try:
-            change: Vector = np.asarray(defense.aggregate(transcript))
+            change: Vector = np.asarray(defense.aggregate(transcript, gram))
         except NoAnswerError as reason:
             return str(reason)
         if change.shape != self.weights.shape:
@@ -272,11 +282,12 @@ class Federation:
             *(copied["round"], copied["history"], copied["seconds"]),
             *(list(recent)[: copied["recent"]], weights.copy(), momentum.copy()),
         )
-        self.attack.memory, self.defense.memory = memories.pop("attack"), memories
+        self.attack.memories = {owner: memories.pop(owner) for owner in self.attack.memories}
+        self.defense.memory = memories
 
     def _checked_memories(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """Return the memories of attack and defense, or raise an error where they hold anything but arrays."""
-        memories = {"attack": self.attack.memory, **self.defense.memory}
+        memories = {**self.attack.memories, **self.defense.memory}
         for owner, memory in memories.items():
             for name, value in memory.items():
                 if not isinstance(name, str):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fflbench.arrays import kernels
 from fflbench.attacker_tolerance import is_tolerated, largest_tolerated
 from fflbench.errors import ParameterError
+from fflbench.federation.simulation import Gram
 from fflbench.federation.transport import Feedback, Memory, ServerSetting
 from fflbench.federation.views import View
 from fflbench.registry import Entry, Kind, set_function_wrapper
@@ -158,14 +159,16 @@ class Rule(AssumedAttackers):
 class Geometry:
     """Norms of rows and distances between them, computed on demand and updated by pre-aggregations."""
 
-    def __init__(self, rows: Matrix, products: npt.NDArray[np.float64] | None = None) -> None:
-        self._rows, self._products = rows, products
+    def __init__(
+        self, rows: Matrix, products: npt.NDArray[np.float64] | None = None, *, gram: Gram = kernels.gram
+    ) -> None:
+        self._rows, self._products, self._gram = rows, products, gram
 
     @property
     def products(self) -> npt.NDArray[np.float64]:
         """Return all inner products of rows."""
         if self._products is None:
-            self._products = kernels.gram(self._rows)
+            self._products = self._gram(self._rows)
         return self._products
 
     @property

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fflbench.arrays import kernels
 from fflbench.arrays.conversion import REAL
-from fflbench.arrays.kernels import combine
 from fflbench.errors import ParameterError
 from fflbench.federation.rule import FunctionRule, Geometry, NoAnswerError, Preaggregation, Rule
+from fflbench.federation.simulation import Gram
 from fflbench.federation.transport import Feedback
 from fflbench.federation.views import View, read_only
 from fflbench.types import Coefficients, Matrix, Vector
@@ -26,12 +27,13 @@ class Server:
         """Return the pre-aggregations and the rule, in the order in which they run."""
         return *self.preaggregations, self.rule
 
-    def aggregate(self, view: View, rng: np.random.Generator) -> tuple[Vector, Feedback]:
+    def aggregate(self, view: View, rng: np.random.Generator, gram: Gram = kernels.gram) -> tuple[Vector, Feedback]:
         """Return the change of the global model and feedback to participants.
 
-        Pre-aggregations overwrite the view's rows: a second matrix may not fit.
+        Pre-aggregations overwrite the view's rows: a second matrix may not fit. `gram` returns the inner products of
+        the rows, some of which may be known already.
         """
-        geometry = Geometry(view.rows[:, view.columns.parameters])
+        geometry = Geometry(view.rows[:, view.columns.parameters], gram=gram)
         for step in self.preaggregations:
             if not len(view.rows):
                 break
@@ -84,7 +86,7 @@ def _combine_rows(view: View, coefficients: Coefficients, *, regrouped: bool) ->
     shares = np.divide(shares, total, out=nothing, where=total > 0)
     return replace(
         view,
-        rows=read_only(combine(_writable_view(view.rows), coefficients)),
+        rows=read_only(kernels.combine(_writable_view(view.rows), coefficients)),
         weights=shares @ view.weights,
         participants=None if regrouped else view.participants,
         sizes=None if regrouped else view.sizes,

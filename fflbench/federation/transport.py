@@ -83,6 +83,8 @@ class Transport:
     """Class of the deviations that the protocol allows for, if any."""
     multiple: ClassVar[int] = 1
     """Number of which a multiple of participants is needed."""
+    overwrites_rows: ClassVar[bool] = True
+    """Whether rows may reach the server otherwise than they are handed in, or are overwritten on their way."""
 
     setting: Setting
     """Numbers of participants, their sizes and the columns of an update; from `begin` on."""

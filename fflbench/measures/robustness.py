@@ -82,6 +82,7 @@ class _Facts(RecordFields):
     rounds_that_kept_the_model: Count = 0
     rounds_with_more_attackers_than_f: Count | None = None
     dropped_rows: Count = 0
+    simulations: Count | None = None
 
 
 class _Round(RecordFields):
@@ -236,6 +237,7 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
             "flags": [*federation.defense.flags(), *federation.attack.flags()],
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
             **_mean_weights(history),
+            **({"simulations": sum(item["simulations"] for item in history)} if "simulations" in history[-1] else {}),
             **_exclusion_facts(federation),
         },
         seconds=dict(federation.seconds),

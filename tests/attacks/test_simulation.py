@@ -60,9 +60,15 @@ def test_a_defense_without_random_choices_does_what_was_simulated(federation, de
 
 
 def bits(federation):
-    """Everything that a round leaves behind."""
+    """Everything that a round leaves behind, but for times and the number of simulations."""
     arrays, facts = federation.state()
-    return {name: array.tobytes() for name, array in arrays.items()}, {**facts, "seconds": None}
+    history = [uncounted(item) for item in facts["history"]]
+    return {name: array.tobytes() for name, array in arrays.items()}, {**facts, "seconds": None, "history": history}
+
+
+def uncounted(item):
+    """The history of a round without the number of simulations."""
+    return {name: value for name, value in item.items() if name != "simulations"}
 
 
 @pytest.mark.parametrize("defense", [*PREDICTABLE, *RANDOM])
@@ -78,7 +84,9 @@ def test_a_hundred_simulations_a_round_change_nothing_and_repeat_within_a_round(
 
     trying, plain = federation(poison, defense), federation(lambda known: known.updates, defense)
     for _ in range(3):
-        assert trying.run_round() == plain.run_round()
+        assert uncounted(trying.run_round()) == uncounted(plain.run_round())
+    assert [item["simulations"] for item in trying.history] == [TRIES] * 3
+    assert 0 < trying.seconds["simulate"] < trying.seconds["poison"]
     assert bits(trying) == bits(plain)
     assert len(differing) == 3 * (TRIES - 2)
     assert any(differing)

@@ -194,7 +194,7 @@ def test_whatever_threads_a_caller_has_a_cell_uses_one(federation):
         seen = []
         inner = cell.defense.aggregate
 
-        def spying(transcript):
+        def spying(transcript, *known):
             seen.append((torch.get_num_threads(), kernels._threads.get()))
             seen.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
             return inner(transcript)

@@ -1,0 +1,58 @@
+"""Search for the strength of an attack, for those that simulate the defense."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fflbench.plugin import Known, Matrix
+
+from ._crafted_rows import Numbers, in_single_precision, mean_of_rows
+
+NO_HARM = -np.inf
+"""Objective where the server would keep its model."""
+
+
+def line_search(
+    objective: Callable[[float], float], calls: int, *, start: float, step: float, value: float | None = None
+) -> float:
+    """Return the best argument found from `start` upwards: steps double while it grows, then bisection around the best.
+
+    `value` is the objective at the start, where it is known already. Below the start, bisection goes down to 0.
+    """
+    if value is None:
+        value, calls = objective(start), calls - 1
+    low, best, high = 0.0, start, np.inf
+    while calls > 0 and high == np.inf:
+        calls -= 1
+        if (found := objective(best + step)) > value:
+            low, best, value, step = best, best + step, found, 2 * step
+        else:
+            high = best + step
+    for _ in range(calls):
+        above = high - best >= best - low
+        tried = (best + (high if above else low)) / 2
+        if (found := objective(tried)) > value:
+            low, best, high, value = (best, tried, high, found) if above else (low, tried, best, found)
+        elif above:
+            high = tried
+        else:
+            low = tried
+    return best
+
+
+def farthest_copies(known: Known, honest: Matrix, row: Callable[[float], Numbers], evaluations: int) -> Matrix:
+    """Return copies of the row, by its factor, that moves the aggregate farthest from the mean of honest updates."""
+    parameters, mean = known.columns.parameters, mean_of_rows(honest)
+    rows = known.updates.copy()
+
+    def distance(factor: float) -> float:
+        rows[:, parameters] = in_single_precision(row(factor))
+        aggregate = known.simulate(rows)
+        return NO_HARM if aggregate is None else float(np.linalg.norm(aggregate[parameters] - mean))
+
+    rows[:, parameters] = in_single_precision(row(line_search(distance, evaluations, start=0.0, step=FIRST_STEP)))
+    return rows
+
+
+FIRST_STEP = 10.0
+"""First step of the factor in ByzFL's search."""
