@@ -27,6 +27,7 @@ from fflbench.data.imdb import PADDING as IMDB_PADDING
 from fflbench.data.mnist import MNIST
 from fflbench.errors import ParameterError
 from fflbench.federation.attack import Attack, AttackSetting, Goal, Known, LocalTraining
+from fflbench.federation.attack_chain import AttackWrapper
 from fflbench.federation.chain import Chain
 from fflbench.federation.ledger import Direction, Ledger
 from fflbench.federation.messages import SERVER, Bytes, FeedbackMessage, Message, MessagePart, check_header
@@ -211,6 +212,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     # Poisoning attacks
     "Attack",
     "AttackSetting",
+    "AttackWrapper",
     "Goal",
     "Known",
     "LocalTraining",

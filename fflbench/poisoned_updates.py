@@ -1,16 +1,17 @@
 """Updates that attackers send beside given honest ones, by any registered attack on updates."""
 
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from fflbench import registry
 from fflbench.aggregation import MOST_PARTICIPANTS, Aggregator, check_updates, check_whole_number, like, to_real_numbers
 from fflbench.arrays.columns import Columns
 from fflbench.errors import ParameterError, name_plugin_in_errors
+from fflbench.federation import attack_chain
 from fflbench.federation.attack import Attack, AttackSetting, poison_rows
 from fflbench.randomness import stream
-from fflbench.registry import Entry, Kind
+from fflbench.registry import Entry
 from fflbench.tasks import Task
 from fflbench.types import Matrix, Vector
 
@@ -43,13 +44,14 @@ def poison(
     """
     if not isinstance(name, str):
         raise ParameterError(f"the name of an attack must be a text, not {type(name).__name__}")
-    entry = registry.get(Kind.ATTACK, name)
+    entries = attack_chain.parse(name)
+    entry = entries[0]
     count = check_whole_number("attackers", attackers, 1, MOST_PARTICIPANTS)
     seed = check_whole_number("seed", seed, 0, 2**63 - 1)
     given = check_updates(honest, "honest updates")
     n, d = given.shape
     rows = _single_precision(given, "honest updates")
-    attack = _create_attack(entry, parameters, count / (n + count))
+    attack = _create_attack(entries, parameters, count / (n + count))
     if own is None and (attack.overrides("poison_data") or attack.overrides("train")):
         raise ParameterError(f"{entry} also changes data or local training: give own, the attackers' updates after it")
     columns = Columns.of_length(d)
@@ -57,7 +59,7 @@ def poison(
     mean = rows.mean(0, dtype=np.float64).astype(np.float32)
     updates = np.vstack([rows, np.tile(mean, (count, 1)) if own is None else _check_own(own, count, d)])
     weights = np.zeros(d, np.float32) if model is None else _check_model(model, d)
-    simulated = _check_defense(entry, defense)
+    simulated = _check_defense(entry, attack.needed_knowledge, defense)
     who = np.arange(n, n + count)
     missing = _NoTask(entry)
     task = cast(Task, missing)
@@ -95,19 +97,20 @@ class _NoTask:
         )
 
 
-def _create_attack(entry: Entry, parameters: dict[str, Any], share: float) -> Attack:
+def _create_attack(entries: Sequence[Entry], parameters: dict[str, Any], share: float) -> Attack:
+    entry = entries[0]
     if "share" in parameters:
         raise ParameterError(f"{entry}: leave out share, since attackers says how many there are")
-    attack: Attack = entry.create(**parameters, share=share)
+    attack: Attack = entry.create(**attack_chain.configure(entries, {**parameters, "share": share})["parameters"])
     if not attack.overrides("poison_updates"):
         raise ParameterError(f"{entry} does not change updates after local training: use it in a suite")
     return attack
 
 
-def _check_defense(entry: Entry, defense: str | Aggregator | None) -> Aggregator:
-    if "defense" in entry.knows and defense is None:
+def _check_defense(entry: Entry, knows: Sequence[str], defense: str | Aggregator | None) -> Aggregator:
+    if "defense" in knows and defense is None:
         raise ParameterError(f'{entry} must know the defense: give one, as in defense="median"')
-    if "defense" not in entry.knows and defense is not None:
+    if "defense" not in knows and defense is not None:
         raise ParameterError(f"{entry} does not declare that it knows the defense: leave out defense")
     return defense if isinstance(defense, Aggregator) else Aggregator("fedavg" if defense is None else defense)
 

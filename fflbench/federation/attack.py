@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -183,6 +183,7 @@ class Known:
         self.rng = rng
         """Random numbers of this attack in this round."""
         self._declared = declared
+        self._sent_as: Callable[[Indices, Matrix], Matrix] = lambda participants, rows: rows
 
     @property
     def honest(self) -> Matrix:
@@ -206,7 +207,7 @@ class Known:
             self._declared_knowledge("honest updates")
         elif honest.shape != (expected := (self.selected - len(self.participants), rows.shape[1])):
             raise ParameterError(f"known.simulate takes an estimate of shape {expected}, not {honest.shape}")
-        return simulate(self.participants, rows, honest)
+        return simulate(self.participants, self._sent_as(self.participants, rows), honest)
 
     def loss(self, weights: Vector) -> float:
         """Return the mean loss of a model with these weights on the examples of these attackers, before any poisoning.
@@ -216,15 +217,19 @@ class Known:
         loss: Callable[[Vector, Indices], float] = self._declared_knowledge("own data")
         return loss(weights, self.participants)
 
-    def limited_to(self, knows: Collection[str]) -> "list[Known]":
-        """Return the part of this knowledge that an attack declares: one for all attackers, or one for each of them."""
+    def for_wrapped(self, knows: Collection[str], sent_as: Callable[[Indices, Matrix], Matrix]) -> "Iterator[Known]":
+        """Yield the knowledge of an attack that another wraps: as it declares it, for all attackers or for each alone.
+
+        `sent_as` returns the rows that attackers send in place of those of the wrapped attack, which simulates these.
+        """
         together = "attackers' updates" in knows or len(self.participants) == 1
         groups = [slice(None)] if together else [slice(place, place + 1) for place in range(len(self.participants))]
-        parts = [copy.copy(self) for _ in groups]
-        for part, group in zip(parts, groups, strict=True):
-            part.participants, part.updates = self.participants[group], self.updates[group]
+        for group in groups:
+            part = copy.copy(self)
+            part.participants, part.updates = self.participants[group], self.updates[group].copy()
             part._declared = {what: value for what, value in self._declared.items() if what in knows}
-        return parts
+            part._sent_as = lambda participants, rows: self._sent_as(participants, sent_as(participants, rows))
+            yield part
 
     def _declared_knowledge(self, what: str) -> Any:
         if what not in self._declared:

@@ -53,30 +53,41 @@ class Parts:
 
         `given` holds parameters for all parts that declare them and, under a part's name, a table of its own.
         """
-        names = {entry.name for entry in self.entries}
-        own = {name: value for name, value in given.items() if name in names and isinstance(value, Mapping)}
-        common = {name: value for name, value in given.items() if name not in own}
-        known = {each.name for each in self.parameters}
-        for name in common:
-            if name not in known:
-                tables = [f"{entry.name}.PARAMETER" for entry in self.entries if entry.parameters]
-                accepted = ", ".join([*parameter_texts(self.parameters), *(tables if len(tables) > 1 else ())])
-                valid = f"valid: {accepted}" if accepted else "it takes no parameters"
-                if name in names:
-                    raise ParameterError(f'defense "{self}": {name} must be a table of its parameters ({valid})')
-                hint = did_you_mean_hint(name, [*known, *names])
-                raise ParameterError(f'defense "{self}" has no parameter "{name}"{hint} ({valid})')
+        tables = parameters_by_part(f'defense "{self}"', self.entries, self.parameters, given)
+        transport, *middle, rule = (
+            {"name": entry.name, "parameters": entry.check(own)}
+            for entry, own in zip(self.entries, tables, strict=True)
+        )
+        return {"transport": transport, "preaggregations": middle, "rule": rule}
 
-        def part(entry: Entry) -> dict[str, Any]:
-            declared = {each.name for each in entry.parameters}
-            shared = {name: value for name, value in common.items() if name in declared}
-            return {"name": entry.name, "parameters": entry.check({**shared, **own.get(entry.name, {})})}
 
-        return {
-            "transport": part(self.transport),
-            "preaggregations": [part(entry) for entry in self.preaggregations],
-            "rule": part(self.rule),
-        }
+def parameters_by_part(
+    label: str, entries: Sequence[Entry], parameters: Sequence[Parameter], given: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the parameters that are given for each part: those for all that declare them, and its own table.
+
+    `parameters` are those that can be set for all parts.
+    """
+    names = {entry.name for entry in entries}
+    own = {name: value for name, value in given.items() if name in names and isinstance(value, Mapping)}
+    common = {name: value for name, value in given.items() if name not in own}
+    known = {each.name for each in parameters}
+    for name in common:
+        if name not in known:
+            tables = [f"{entry.name}.PARAMETER" for entry in entries if entry.parameters]
+            accepted = ", ".join([*parameter_texts(parameters), *(tables if len(tables) > 1 else ())])
+            valid = f"valid: {accepted}" if accepted else "it takes no parameters"
+            if name in names:
+                raise ParameterError(f"{label}: {name} must be a table of its parameters ({valid})")
+            hint = did_you_mean_hint(name, [*known, *names])
+            raise ParameterError(f'{label} has no parameter "{name}"{hint} ({valid})')
+
+    def part(entry: Entry) -> dict[str, Any]:
+        declared = {each.name for each in entry.parameters}
+        shared = {name: value for name, value in common.items() if name in declared}
+        return {**shared, **own.get(entry.name, {})}
+
+    return [part(entry) for entry in entries]
 
 
 def chain_text(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from fflbench import registry
 from fflbench.errors import FflbenchError
 from fflbench.federation import chain
+from fflbench.federation.attack_chain import INNER
 from fflbench.registry import Kind
 
 CHAIN = {"transport": Kind.TRANSPORT, "preaggregations": Kind.PREAGGREGATION, "rule": Kind.RULE}
@@ -33,13 +34,27 @@ def registered_parts(configuration: Mapping[str, Any]) -> Iterator[ConfiguredPar
         if kind is Kind.DEFENSE:
             yield from defense_parts(configuration[kind])
         elif kind in configuration:
-            yield ConfiguredPart(kind.value, kind, configuration[kind]["name"], configuration[kind]["parameters"])
+            yield from _with_inner(ConfiguredPart(kind.value, kind, **_named(configuration[kind])))
     if observation := _attacked_observation(configuration["measure"]):
         yield ConfiguredPart(Kind.OBSERVATION.value, Kind.OBSERVATION, observation, {})
     for goal in configuration.get(GOALS, ()):
-        yield ConfiguredPart(f"goal {goal['name']}", Kind.ATTACK, goal["name"], goal["parameters"])
+        yield from _with_inner(ConfiguredPart(f"goal {goal['name']}", Kind.ATTACK, **_named(goal)))
     if isinstance(engine := configuration["task"]["parameters"].get("engine"), str):
         yield ConfiguredPart(Kind.ENGINE.value, Kind.ENGINE, engine, {})
+
+
+def _named(configured: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": configured["name"], "parameters": configured["parameters"]}
+
+
+def _with_inner(part: ConfiguredPart) -> Iterator[ConfiguredPart]:
+    """Yield an attack without the one that it wraps, if any, and then that one."""
+    inner: Any = part.parameters.get(INNER) if part.kind is Kind.ATTACK else None
+    if not is_configured_part(inner):
+        yield part
+        return
+    yield part._replace(parameters={name: value for name, value in part.parameters.items() if name != INNER})
+    yield from _with_inner(ConfiguredPart(f"{part.key} + {inner['name']}", part.kind, **_named(inner)))
 
 
 def _attacked_observation(measure: Mapping[str, Any]) -> str:
@@ -76,9 +91,9 @@ def defense_name(defense: Mapping[str, Any]) -> str:
 
 def parameter_values(configured: Mapping[str, Any], parameter: str) -> list[Any]:
     """Return the values of a parameter in all parts that have it; as `clipping.bound`, in one part of a defense."""
-    if "parameters" in configured:
-        return [configured["parameters"][parameter]] if parameter in configured["parameters"] else []
-    named = [(part, parameter.removeprefix(f"{part.name}.")) for part in defense_parts(configured)]
+    whole = "parameters" in configured
+    parts = _with_inner(ConfiguredPart("", Kind.ATTACK, **_named(configured))) if whole else defense_parts(configured)
+    named = [(part, parameter.removeprefix(f"{part.name}.")) for part in parts]
     return [part.parameters[name] for part, name in named if name in part.parameters]
 
 

@@ -60,8 +60,9 @@ def _required_knowledge(record: Record) -> Iterable[str]:
         knows: list[str] = record.facts["knows"]
         return knows
     kind = attack_kind(record)
-    entry = registry.find(Kind(kind), record.configuration[kind]["name"]) if kind else None
-    return entry.knows if entry else ()
+    parts = [part for part in registered_parts(record.configuration) if part.key.partition(" + ")[0] == kind]
+    entries = [registry.find(part.kind, part.name) for part in parts]
+    return [known for entry in entries if entry for known in entry.knows]
 
 
 def _suite_title_and_summary(suite: str, records: Iterable[Record]) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from typing import Any, get_origin
 
 from fflbench import registry
 from fflbench.errors import FflbenchError, ParameterError, SuiteError
-from fflbench.federation import chain
+from fflbench.federation import attack_chain, chain
 from fflbench.plugin_parameters import Parameter, type_without_metadata
 from fflbench.records.cell_configuration import parameter_values
-from fflbench.registry import Kind
+from fflbench.registry import Entry, Kind
 from fflbench.suites.suite import Suite
 
 
@@ -55,13 +55,44 @@ def resolve_choices(
         where = f"[{kind}]" if kind is Kind.MEASURE else f"[{kind}.{label}]" if label in tables else kind.plural
         with error_location(f"{suite.source}: {where}"):
             name, given = name_and_parameters(kind, label, {**(common or {}), **tables.get(label, {})})
-            entry = registry.get(kind, name)
-            for varied in parameter_grid(given, list_parameters(entry.parameters)):
-                checked = entry.check({**(defaults or {}).get(name, {}), **given, **varied})
-                configuration = check_storable(entry, {"name": name, "parameters": checked})
-                found.append(grid_point(label, given, varied, configuration))
+            entries = attack_chain.parse(name) if kind is Kind.ATTACK else (registry.get(kind, name),)
+            given = flatten_parameters(entries, given) if len(entries) > 1 else given
+            for varied in parameter_grid(given, list_parameters_of_chain(entries)):
+                configured = attack_chain.configure(entries, nest_parameters(entries, given | varied), defaults)
+                found.append(grid_point(label, given, varied, check_storable(entries[0], configured)))
                 found[-1].create(kind)
     return found
+
+
+def flatten_parameters(entries: Sequence[Entry], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a chain as one table, those of a single part under names such as `clipping.bound`."""
+    names = {entry.name for entry in entries}
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        own = name in names and isinstance(value, Mapping)
+        flat |= {f"{name}.{inner}": of_part for inner, of_part in value.items()} if own else {name: value}
+    return flat
+
+
+def nest_parameters(entries: Sequence[Entry], flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with those of a single part in one table per part."""
+    nested: dict[str, Any] = {}
+    for entry in entries if len(entries) > 1 else ():
+        start = f"{entry.name}."
+        if own := {name.removeprefix(start): value for name, value in flat.items() if name.startswith(start)}:
+            nested[entry.name] = own
+    starts = tuple(f"{name}." for name in nested)
+    return {name: value for name, value in flat.items() if not name.startswith(starts)} | nested
+
+
+def list_parameters_of_chain(entries: Sequence[Entry]) -> set[str]:
+    """Return the names of list parameters of all parts of a chain, alone and with their part's name."""
+    return {
+        spelled
+        for entry in entries
+        for name in list_parameters(entry.parameters)
+        for spelled in (name, f"{entry.name}.{name}")
+    }
 
 
 def name_and_parameters(kind: Kind, label: str, table: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -18,10 +18,13 @@ from fflbench.suites.choices import (
     Choice,
     check_storable,
     error_location,
+    flatten_parameters,
     format_parameters,
     grid_point,
     list_parameters,
+    list_parameters_of_chain,
     name_and_parameters,
+    nest_parameters,
     parameter_grid,
 )
 from fflbench.suites.suite import Suite
@@ -44,8 +47,8 @@ def defense_choices(suite: Suite, measure: Measure) -> list[Choice]:
 def chain_choices(label: str, text: str, table: Mapping[str, Any], measure: Measure) -> list[Choice]:
     """Return one chain with its parameters, restricted to the parts that the measure depends on."""
     choices, parts = [], chain.parse(text)
-    given = _flatten_parameters(parts, table)
-    for varied in parameter_grid(given, _list_parameters_of_chain(parts)):
+    given = flatten_parameters(parts.entries, table)
+    for varied in parameter_grid(given, list_parameters_of_chain(parts.entries)):
         whole = parts.check(_parameters_by_part(parts, given | varied, measure.mode))
         chain.create(whole)
         choices.append(grid_point(label, given, varied, check_storable(f'defense "{parts}"', whole)))
@@ -59,40 +62,16 @@ def _restrict(choice: Choice, depends_on: Collection[str]) -> Choice:
     return Choice(choice.label, kept, choice.sweep if swept else {})
 
 
-def _flatten_parameters(parts: Parts, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as one table, those of a single part under names such as `clipping.bound`."""
-    names = {entry.name for entry in parts.entries}
-    flat: dict[str, Any] = {}
-    for name, value in table.items():
-        own = name in names and isinstance(value, Mapping)
-        flat |= {f"{name}.{inner}": of_part for inner, of_part in value.items()} if own else {name: value}
-    return flat
-
-
 def _parameters_by_part(parts: Parts, flat: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """Return parameters in one table per part; set the measure's mode where a part has it and the suite sets none."""
-    nested: dict[str, Any] = {}
+    nested = nest_parameters(parts.entries, flat)
     for entry in parts.entries:
-        start = f"{entry.name}."
-        own = {name.removeprefix(start): value for name, value in flat.items() if name.startswith(start)}
         modes = next(
             (get_args(type_without_metadata(each.annotation)) for each in entry.parameters if each.name == "mode"), ()
         )
         if mode == "full" and mode in modes and "mode" not in flat:
-            own = {"mode": mode, **own}
-        if own:
-            nested[entry.name] = own
-    starts = tuple(f"{entry.name}." for entry in parts.entries)
-    return {name: value for name, value in flat.items() if not name.startswith(starts)} | nested
-
-
-def _list_parameters_of_chain(parts: Parts) -> set[str]:
-    return {
-        spelled
-        for entry in parts.entries
-        for name in list_parameters(entry.parameters)
-        for spelled in (name, f"{entry.name}.{name}")
-    }
+            nested[entry.name] = {"mode": mode, **nested.get(entry.name, {})}
+    return nested
 
 
 def _expand_star(labels: Sequence[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
