@@ -34,6 +34,7 @@ FILLED_IN = {
     "root_update": "update that the server trained on its own examples (a vector of float32)",
     "norms": "Euclidean norm of every row (a vector of float64)",
     "distances": "squared Euclidean distances between all rows (an n x n matrix of float64)",
+    "products": "inner products of all rows (an n x n matrix of float64)",
     "rng": "the only source of random numbers (`numpy.random.Generator`)",
 }
 """Arguments that the round fills in for a rule or pre-aggregation; every other one after `updates` is a parameter."""

@@ -42,7 +42,7 @@ def multi_krum(
 
 
 def krum_scores(distances: Distances, f: int) -> Distances:
-    """Return every update's sum of squared distances to its nearest others."""
+    """Return every update's sum of squared distances to its nearest others, of which there is at least one."""
     # The first of each row is the distance to itself.
-    total: Distances = np.sort(distances, axis=1)[:, 1 : len(distances) - f - 1].sum(1)
+    total: Distances = np.sort(distances, axis=1)[:, 1 : max(2, len(distances) - f - 1)].sum(1)
     return total

@@ -230,6 +230,7 @@ FILL: dict[str, Callable[[View, Geometry, np.random.Generator], Any]] = {
     "root_update": lambda view, geometry, rng: view.root_update,
     "norms": lambda view, geometry, rng: geometry.norms,
     "distances": lambda view, geometry, rng: geometry.distances,
+    "products": lambda view, geometry, rng: geometry.products,
     "rng": lambda view, geometry, rng: rng,
 }
 """Arguments that functions can ask for by name; everything else after `updates` is a parameter."""
