@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,8 +20,6 @@ from tests.report.record_folders import (
     write_run_folder,
 )
 from tests.report.synthetic_records import WHOLE, reconstruction_record, robustness_record
-
-COMMITTED = Path(__file__).parents[2] / "leaderboards"
 
 
 def test_the_same_records_give_the_same_bytes_wherever_they_stand(tmp_path):
@@ -83,11 +80,6 @@ def test_folders_without_records_are_refused_in_a_sentence(tmp_path):
         assert found.returncode == 2
         assert "Traceback" not in found.stderr
         assert "there is no" in found.stderr
-
-
-def test_committed_leaderboards_come_out_of_their_records_again():
-    found = invoke_command("leaderboard", "--all", COMMITTED, "--check")
-    assert found.exit_code == 0, found.output
 
 
 def test_every_figure_names_the_records_behind_it(samples):
