@@ -238,3 +238,13 @@ def test_mistakes_in_a_part_name_it(part, told):
 def test_also_must_be_tables():
     with pytest.raises(SuiteError, match="also"):
         cells(GOOD.replace("[overrides]", "also = 3\n[overrides]"))
+
+
+def test_all_pairs_has_every_poisoning_attack_and_every_rule():
+    suite = read("all-pairs")
+    named = {part for label in suite.attacks for part in label.split(" + ")}
+    # Without a digest of their source: those of fflbench.
+    attacks = {entry.name for entry in registry.entries(Kind.ATTACK) if not entry.source}
+    assert named - {*suite.attack} == attacks
+    rules = {entry.name for entry in registry.entries(Kind.RULE) if not entry.source}
+    assert {*suite.defenses} - {"ffl"} == rules
