@@ -7,8 +7,13 @@ paper, its citation says so.
 
 from dataclasses import replace
 
+from fflbench.references.around_centre import MEAMED, PHOCAS
+from fflbench.references.bulyan import BULYAN
+from fflbench.references.caf import CAF
+from fflbench.references.chosen_rows import CGE, MDA, MONNA, SMEA
 from fflbench.references.coordinatewise import APPLIED, FEDAVG, MEDIAN, TRIMMED_MEAN, mean, median
 from fflbench.references.foolsgold import FOOLSGOLD
+from fflbench.references.geometric_median import GEOMETRIC_MEDIAN, RFA
 from fflbench.references.krum import KRUM, MULTI_KRUM
 from fflbench.references.preaggregations import ARC, BUCKETING, CLIPPING, NNM
 from fflbench.references.reference import Reference, Variant, answers
@@ -27,7 +32,25 @@ def _with_other_rules(reference: Reference) -> Reference:
     return replace(reference, variants=(*reference.variants, *others))
 
 
-RULES = (FEDAVG, MEDIAN, TRIMMED_MEAN, KRUM, MULTI_KRUM, FOOLSGOLD, REPUTATION)
+RULES = (
+    FEDAVG,
+    MEDIAN,
+    TRIMMED_MEAN,
+    KRUM,
+    MULTI_KRUM,
+    FOOLSGOLD,
+    REPUTATION,
+    BULYAN,
+    GEOMETRIC_MEDIAN,
+    RFA,
+    MEAMED,
+    PHOCAS,
+    MDA,
+    SMEA,
+    CGE,
+    MONNA,
+    CAF,
+)
 PREAGGREGATIONS = (NNM, BUCKETING, CLIPPING, ARC)
 
 REFERENCES = {each.name: each for each in (*map(_with_other_rules, RULES), *PREAGGREGATIONS)}
