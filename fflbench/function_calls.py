@@ -31,6 +31,7 @@ SAME_NAMES = {
     ),
     "bound": ("bound", "c", "clip", "clip_norm", "max_norm", "threshold"),
     "s": ("s", "bucket_size"),
+    "trusted": ("trusted", "idx"),
     "weights": ("weights", "num_examples", "sizes"),
 }  # fmt: skip
 """Names that libraries give to parameters of references."""

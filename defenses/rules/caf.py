@@ -14,10 +14,10 @@ def caf(updates: Matrix, f: int, *, distances: npt.NDArray[np.float64]) -> tuple
        \tau_k = \langle x_k - \mu_c, v \rangle^2, \qquad \mu_c = \frac{\sum_k c_k x_k}{\sum_k c_k}
        \qquad \text{while}\ \sum_k c_k > n - 2f $$
 
-    from $c_k = 1$ on, with $v$ the top eigenvector of $\Sigma_c = \sum_k c_k (x_k - \mu_c)(x_k - \mu_c)^\top / \sum_k c_k$.
-    The aggregate is the $\mu_c$ whose $\Sigma_c$ had the least top eigenvalue. Updates without weight do not count in the
-    maximum, or one huge update would stop all progress. Eigenvectors are exact, as a few steps of the power method,
-    which libraries use, are not.
+    from $c_k = 1$ on, with $v$ the top eigenvector of
+    $\Sigma_c = \sum_k c_k (x_k - \mu_c)(x_k - \mu_c)^\top / \sum_k c_k$. The aggregate is the $\mu_c$ whose $\Sigma_c$
+    has the least top eigenvalue. Updates without weight do not count in the maximum, or one huge update would stop all
+    progress. Eigenvectors are exact, as the single step of the power method that a library takes is not.
     """
     n = len(updates)
     weights = chosen = np.ones(n)

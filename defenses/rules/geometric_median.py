@@ -13,7 +13,7 @@ STEPS = 200
 EPSILON = np.finfo(np.float64).eps
 """Rounding error of an inner product, relative to the lengths of the rows."""
 
-DAMPING = 0.5 ** np.arange(6)
+PARTS = 0.5 ** np.arange(6)
 """Parts of a step of Newton's method that are tried."""
 
 ROUNDING = 1e-7
@@ -40,13 +40,13 @@ def median_weights(products: Doubles) -> Doubles:
     weights that add up to one, so that no step needs the rows themselves. A row may be the median itself, where the sum
     of distances has no derivative: the nearest one is tried at every point (Vardi and Zhang, 2000).
     """
-    n, lengths = len(products), np.sqrt(products.diagonal())
+    n, lengths = len(products), np.sqrt(np.maximum(products.diagonal(), 0))
     # From the row that is nearest to half of the others: rows far away have no say in that.
     spread = products.diagonal()[:, None] + products.diagonal()[None, :] - 2 * products
     weights = np.eye(n)[np.median(spread, axis=1).argmin()]
-    distances, cosines = directions(products, weights)
     tried = set()
     for _ in range(STEPS):
+        distances, cosines = directions(products, weights)
         row = int(distances.argmin())
         is_there = distances[row] <= ROUNDING * lengths[row]
         if is_there or row not in tried:
@@ -56,30 +56,18 @@ def median_weights(products: Doubles) -> Doubles:
                 return beside
         if is_there:
             weights = beside
-            distances, cosines = directions(products, weights)
             continue
-        pulls = 1 / distances
-        slope = cosines.sum()
-        ratios = lengths * pulls
-        if slope <= (ROUNDING * n) ** 2 + EPSILON * (ratios.sum() ** 2 - (ratios**2).sum()):
-            return pulls / pulls.sum()
-        change = _newton_step(weights, distances, cosines)
-        for factor in DAMPING:
-            weights = weights + factor * change
-            distances, cosines = directions(products, weights)
-            if cosines.sum() <= (1 - factor / 2) * slope:
-                break
-            weights = weights - factor * change
-        else:
-            weights = pulls / pulls.sum()
-            distances, cosines = directions(products, weights)
-    return np.maximum(weights, 0)
+        ratios = lengths / distances
+        if cosines.sum() <= (ROUNDING * n) ** 2 + EPSILON * (ratios.sum() ** 2 - (ratios**2).sum()):
+            break
+        weights = _step(products, weights, distances, cosines)
+    return _weiszfeld_step(distances, distances > 0)
 
 
 def directions(products: Doubles, weights: Doubles) -> tuple[Doubles, Doubles]:
     """Return the distances of rows from their weighted mean, and the cosines between their directions from there."""
-    # Relative to the row of the largest weight, since a point near a row would lose the digits of its distance.
-    origin = weights.argmax()
+    # Relative to the row nearest to it, since differences of large products would lose the digits of a small distance.
+    origin = (products.diagonal() - 2 * products @ weights).argmin()
     row = products[origin]
     moved = products - row[:, None] - row[None, :] + row[origin]
     point = moved @ weights
@@ -95,21 +83,30 @@ def _leave_row(products: Doubles, row: int, lengths: Doubles) -> tuple[Doubles, 
     distances, cosines = directions(products, np.eye(n)[row])
     same = distances <= ROUNDING * lengths
     same[row] = True
-    others = ~same
-    pull = np.sqrt(max(cosines[np.ix_(others, others)].sum(), 0.0))
+    pull = np.sqrt(max(cosines[np.ix_(~same, ~same)].sum(), 0.0))
     if pull <= same.sum() + ROUNDING * n:
         return same / same.sum(), True
-    towards = np.divide(1, distances, out=np.zeros(n), where=others)
-    return (1 - same.sum() / pull) * towards / towards.sum() + same / pull, False
+    return (1 - same.sum() / pull) * _weiszfeld_step(distances, ~same) + same / pull, False
 
 
-def _newton_step(weights: Doubles, distances: Doubles, cosines: Doubles) -> Doubles:
-    """Return the change of the weights in a step of Newton's method; none where it has none."""
+def _step(products: Doubles, weights: Doubles, distances: Doubles, cosines: Doubles) -> Doubles:
+    """Return weights nearer to the median's: a step of Newton's method or a part of it, or one of Weiszfeld's."""
     total = (1 / distances).sum()
-    # The inverse of the Hessian, by the formula of Woodbury, in terms of unit vectors.
     try:
-        shares = (1 + np.linalg.solve(np.diag(total * distances) - cosines, cosines.sum(1))) / (distances * total)
+        # The inverse of the Hessian, by the formula of Woodbury, in terms of the unit vectors.
+        newton = (1 + np.linalg.solve(np.diag(total * distances) - cosines, cosines.sum(1))) / (distances * total)
     except np.linalg.LinAlgError:
-        return np.zeros_like(weights)
-    change: Doubles = shares - shares.sum() * weights
-    return change
+        return _weiszfeld_step(distances, distances > 0)
+    for part in PARTS:
+        moved: Doubles = weights + part * (newton - newton.sum() * weights)
+        # The squared length of the gradient, which falls in the direction of Newton's step.
+        if directions(products, moved)[1].sum() <= (1 - part / 2) * cosines.sum():
+            return moved
+    return _weiszfeld_step(distances, distances > 0)
+
+
+def _weiszfeld_step(distances: Doubles, rows: npt.NDArray[np.bool_]) -> Doubles:
+    """Return weights of some rows in inverse proportion to their distances."""
+    pulls = np.divide(1, distances, out=np.zeros_like(distances), where=rows)
+    weights: Doubles = pulls / pulls.sum()
+    return weights

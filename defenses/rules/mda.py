@@ -66,8 +66,8 @@ class SubsetSearch:
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise NoAnswerError(
-                f"the search for the {len(too_far) - self.f} of {len(too_far)} updates with the smallest diameter takes "
-                f"more than {MOST_STEPS:,} steps; a smaller f takes fewer"
+                f"the search for the {len(too_far) - self.f} of {len(too_far)} updates with the smallest diameter "
+                f"takes more than {MOST_STEPS:,} steps; a smaller f takes fewer"
             )
         if spare < 0:
             return False

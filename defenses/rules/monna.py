@@ -23,8 +23,8 @@ def monna(
     $$ w = \frac{1}{n-f} \sum_{k \in N} x_k, \qquad |N| = n - f, \qquad
        \lVert x_k - x_t \rVert \le \lVert x_j - x_t \rVert \ \text{for}\ k \in N,\ j \notin N $$
 
-    In the paper, which has no server, $x_t$ is each participant's own vector. A server has none and must trust a sender:
-    the first, as in ByzFL, unless set otherwise. Equal distances are taken in the order of the updates.
+    In the paper, without a server, $x_t$ is each participant's own vector. A server has none, and trusts a sender:
+    the first one, as ByzFL does, unless set otherwise. Equal distances are taken in the order of the updates.
     """
     n = len(updates)
     if trusted >= n:

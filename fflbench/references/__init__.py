@@ -7,9 +7,14 @@ paper, its citation says so.
 
 from dataclasses import replace
 
+from fflbench.references.around_centre import MEAMED, PHOCAS
+from fflbench.references.bulyan import BULYAN
+from fflbench.references.caf import CAF
+from fflbench.references.chosen_rows import CGE, MDA, MONNA, SMEA
 from fflbench.references.clipping_rules import CENTERED_CLIPPING, CLIPPED_CLUSTERING, NORM_CLIPPING
 from fflbench.references.coordinatewise import APPLIED, FEDAVG, MEDIAN, TRIMMED_MEAN, mean, median
 from fflbench.references.foolsgold import FOOLSGOLD
+from fflbench.references.geometric_median import GEOMETRIC_MEDIAN, RFA
 from fflbench.references.krum import KRUM, MULTI_KRUM
 from fflbench.references.outlier_rules import AUROR, DNC, THREE_SIGMA
 from fflbench.references.preaggregations import ARC, BUCKETING, CLIPPING, NNM
@@ -46,6 +51,16 @@ RULES = (
     AUROR,
     ROBUST_LEARNING_RATE,
     SIGN_MAJORITY,
+    BULYAN,
+    GEOMETRIC_MEDIAN,
+    RFA,
+    MEAMED,
+    PHOCAS,
+    MDA,
+    SMEA,
+    CGE,
+    MONNA,
+    CAF,
 )
 PREAGGREGATIONS = (NNM, BUCKETING, CLIPPING, ARC)
 
