@@ -195,6 +195,15 @@ def test_with_partial_knowledge_krum_is_tried_on_the_attackers_own_updates():
     close(sent, [[-step * sign for sign in signs]] * 6, own)
 
 
+def test_records_flag_rounds_in_which_krum_selects_no_step():
+    """Honest updates that agree are nearer to each other than to any step against them."""
+    apart = np.random.default_rng(0).normal(size=(8, 10))
+    for honest, flagged in ((apart + 9, True), (apart, False)):
+        rounds = Rounds("fang-krum", 10)
+        rounds.send(honest)
+        assert bool(rounds.attack.flags()) == flagged
+
+
 # Mimic
 
 
