@@ -10,6 +10,7 @@ from fflbench.plugin import Known, Matrix, Vector, over_sorted_columns, weighted
 LARGEST = np.finfo(np.float32).max
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
+Memory: TypeAlias = dict[str, npt.NDArray[Any]]
 
 Knowledge: TypeAlias = Annotated[
     Literal["full", "partial"],
@@ -75,7 +76,7 @@ def in_single_precision(values: npt.NDArray[Any]) -> Vector:
     return limited
 
 
-def last_global_change(memory: dict[str, npt.NDArray[Any]], known: Known) -> Vector:
+def last_global_change(memory: Memory, known: Known) -> Vector:
     """Return how parameters of the global model changed since the last earlier round with attackers, at first zeros.
 
     Attackers share the memory, and each of them may ask.
@@ -87,6 +88,17 @@ def last_global_change(memory: dict[str, npt.NDArray[Any]], known: Known) -> Vec
     return memory["change"]
 
 
-def is_new_round(memory: dict[str, npt.NDArray[Any]], known: Known) -> bool:
+def is_new_round(memory: Memory, known: Known) -> bool:
     """Return whether no attacker has asked for the last global change in this round yet."""
     return "round" not in memory or int(memory["round"]) != known.round
+
+
+def count_round(memory: Memory, void: bool) -> None:
+    """Count a round, and whether the attack was void in it."""
+    memory["rounds"] = memory.get("rounds", np.zeros(2, np.int64)) + np.array([void, True])
+
+
+def void_rounds_flag(memory: Memory, meaning: str) -> list[str]:
+    """Return a warning about the rounds in which the attack was void, if there were any."""
+    void, rounds = memory.get("rounds", np.zeros(2, np.int64)).tolist()
+    return [f"in {void} of {rounds} rounds {meaning}"] if void else []

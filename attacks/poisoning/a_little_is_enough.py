@@ -3,12 +3,19 @@
 from statistics import NormalDist
 from typing import Annotated, Literal
 
-import numpy as np
 from annotated_types import Ge
 
-from fflbench.plugin import Attack, AttackSetting, Known, Matrix, attack
+from fflbench.plugin import Attack, Known, Matrix, attack
 
-from ._crafted_rows import Knowledge, deviation_of_rows, known_rows, mean_of_rows, send_same_row
+from ._crafted_rows import (
+    Knowledge,
+    count_round,
+    deviation_of_rows,
+    known_rows,
+    mean_of_rows,
+    send_same_row,
+    void_rounds_flag,
+)
 
 VOID = 0.1
 """Number of standard deviations below which the attack hardly differs from sending the mean."""
@@ -34,20 +41,14 @@ class ALittleIsEnough(Attack):
     ] = "paper"
     knowledge: Knowledge = "full"
 
-    def begin(self, setting: AttackSetting) -> None:
-        super().begin(setting)
-        self.memory["rounds"] = np.zeros(2, np.int64)
-
     def poison_updates(self, known: Known) -> Matrix:
         z = largest_z(known.selected, len(known.participants)) if self.z == "paper" else self.z
-        self.memory["rounds"] += [z < VOID, True]
+        count_round(self.memory, void=z < VOID)
         rows = known_rows(known, self.knowledge)
         return send_same_row(known, mean_of_rows(rows) - z * deviation_of_rows(rows))
 
     def flags(self) -> list[str]:
-        void, rounds = self.memory["rounds"].tolist()
-        sent = f"in {void} of {rounds} rounds attackers sent the mean (a-little-is-enough with z < {VOID})"
-        return [sent] if void else []
+        return void_rounds_flag(self.memory, f"attackers sent the mean (a-little-is-enough with z < {VOID})")
 
 
 def largest_z(n: int, m: int) -> float:

@@ -8,7 +8,16 @@ from annotated_types import Ge, Gt
 
 from fflbench.plugin import Attack, Known, Matrix, attack, gram
 
-from ._crafted_rows import Knowledge, Numbers, in_single_precision, inner_products, known_rows, mean_of_rows
+from ._crafted_rows import (
+    Knowledge,
+    Numbers,
+    count_round,
+    in_single_precision,
+    inner_products,
+    known_rows,
+    mean_of_rows,
+    void_rounds_flag,
+)
 
 
 @attack("fang-krum", title="Fang, Krum", knows=["own data", "attackers' updates", "honest updates"])
@@ -19,9 +28,10 @@ class FangKrum(Attack):
     \|g_l - g_i\| + \max_i \|g_i\| \right) $$
 
     The n - m - 2 honest updates that are nearest to update i are its neighbours. Lambda is halved until Krum selects
-    the step sent by all m attackers, or until it is below a threshold. In the paper the step starts from the received
-    global model, which is no change. With partial knowledge, Krum runs on the attackers' own updates instead of the
-    honest, with one crafted row and then more until it selects one. Buffers stay as trained.
+    the step sent by all m attackers, or until it is below a threshold: then they send nearly zeros, and tables say so.
+    In the paper the step starts from the received global model, which is no change. With partial knowledge, Krum runs
+    on the attackers' own updates instead of the honest, with one crafted row and then more until it selects one.
+    Buffers stay as trained.
     """
 
     epsilon: Annotated[float, Ge(0), "largest distance of the other attackers' updates from the first one"] = 0.01
@@ -37,6 +47,7 @@ class FangKrum(Attack):
             step = selected_step(products, along, len(signs), crafted, self.threshold)
             if step >= self.threshold:
                 break
+        count_round(self.memory, void=step < self.threshold)
         for place, row in enumerate(known.updates):
             crafted_row = -step * signs
             if place:
@@ -45,6 +56,9 @@ class FangKrum(Attack):
                 crafted_row += noise * (length / max(float(np.linalg.norm(noise)), 1e-30))
             row[known.columns.parameters] = in_single_precision(crafted_row)
         return known.updates
+
+    def flags(self) -> list[str]:
+        return void_rounds_flag(self.memory, "attackers sent nearly zeros, since Krum selects no step (fang-krum)")
 
 
 def selected_step(products: Numbers, along: Numbers, d: int, crafted: int, threshold: float) -> float:

@@ -10,7 +10,7 @@ from ._crafted_rows import in_single_precision, known_rows, mean_of_rows, send_s
 
 
 @attack("sign-flipping", title="Sign flipping", knows=["own data"])
-class SignFlipping(Attack):
+class SignFlippingOwn(Attack):
     r"""Train honestly, and send the own update with the opposite sign: $-\lambda\, g_i$. Buffers stay as trained."""
 
     factor: Annotated[float, Gt(0), "multiple of the update"] = 1.0
