@@ -31,7 +31,8 @@ def line_search(
     for _ in range(calls):
         above = high - best >= best - low
         tried = (best + (high if above else low)) / 2
-        if (found := objective(tried)) > value:
+        # Of equal values the smaller argument is kept: rules that ignore all larger ones give them the same.
+        if (found := objective(tried)) > value or (found == value and not above):
             low, best, high, value = (best, tried, high, found) if above else (low, tried, best, found)
         elif above:
             high = tried

@@ -11,7 +11,7 @@ EXAMPLE = re.compile(r"<!-- example: ([a-z-]+) -->\n(?:```python\n.*?```\n)?", r
 TABLE = re.compile(r"<!-- table: ([a-z]+) -->\n(?:\|.*\n)*")
 
 GIVES = {
-    "own data": "`known.updates`, and the examples of `poison_data` and `train`",
+    "own data": "`known.updates`, the examples of `poison_data` and `train`, and `known.loss`",
     "attackers' updates": "all attackers' rows in one call of `poison_updates`",
     "honest updates": "`known.honest`",
     "defense": "`known.simulate`",

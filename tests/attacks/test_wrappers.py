@@ -1,0 +1,194 @@
+"""Attacks that wrap another one, and chains of them."""
+
+import numpy as np
+import pytest
+
+import fflbench
+from fflbench import registry
+from fflbench.errors import FflbenchError, ParameterError
+from fflbench.federation import attack_chain, chain
+from fflbench.federation.rounds import Federation
+from fflbench.plugin import Attack, AttackWrapper, attack
+from fflbench.records.manifest import results_versions
+from fflbench.registry import Kind
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import parse
+
+
+def create(text, **parameters):
+    entries = attack_chain.parse(text)
+    return entries[0].create(**attack_chain.configure(entries, parameters)["parameters"])
+
+
+def federation(text, defense="fedavg", rounds=4, **parameters):
+    task = registry.get(Kind.TASK, "digits-mlp").create(participants=10, per_round=10, rounds=rounds)
+    return Federation(task, create(text, **parameters), chain.defense(defense), 0)
+
+
+def models(it):
+    return [(it.run_round(), it.weights.tobytes())[1] for _ in range(it.task.rounds)]
+
+
+@pytest.mark.parametrize("inner", ["gaussian-noise", "label-flipping", "optimal-inner-product"])
+def test_on_off_is_its_inner_attack_in_some_rounds_and_nothing_in_others(inner):
+    always, never = models(federation(f"on-off + {inner}", period=1, duty=1)), models(federation("none"))
+    assert always == models(federation(inner))
+    some = models(federation(f"on-off + {inner}", period=4, duty=2))
+    assert some[:2] == never[:2]
+    assert some[2] not in (always[2], never[2])
+
+
+def poisoned(name, honest, own, **parameters):
+    return fflbench.poison(name, honest, attackers=len(own), own=own, **parameters)
+
+
+HONEST = np.random.default_rng(0).normal(size=(7, 40)) * np.arange(1, 8)[:, None]
+OWN = np.random.default_rng(1).normal(size=(3, 40))
+
+
+@pytest.mark.parametrize("norm", ["honest", "own"])
+def test_norm_matched_updates_keep_their_direction_and_get_an_honest_norm(norm):
+    rows = poisoned("norm-matched + gaussian-noise", HONEST, OWN, norm=norm, sigma=3.0)
+    inner = poisoned("gaussian-noise", HONEST, OWN, sigma=3.0)
+    expected = sorted(np.sqrt((row**2).sum()) for row in HONEST)[3] if norm == "honest" else np.linalg.norm(OWN, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), np.broadcast_to(expected, 3), rtol=1e-5)
+    np.testing.assert_allclose(np.corrcoef(rows, inner)[range(3), range(3, 6)], 1, rtol=1e-5)
+    assert ("honest updates" in create("norm-matched + gaussian-noise", norm=norm).needed_knowledge) == (
+        norm == "honest"
+    )
+
+
+def test_a_sacrificial_outlier_is_sent_by_the_first_attacker_alone():
+    inner = {"defense": "fedavg", "evaluations": 5}
+    rows = poisoned("sacrificial-outlier + optimal-inner-product", HONEST, OWN, factor=50.0, **inner)
+    np.testing.assert_allclose(rows[0], -50 * OWN[0], rtol=1e-5)
+    mean = HONEST.mean(0)
+    factors = rows[1:] @ -mean / (mean @ mean)
+    np.testing.assert_allclose(rows[1:], np.outer(factors, -mean), rtol=1e-4, atol=1e-5)
+    assert factors.min() >= 10
+    alone = poisoned("sacrificial-outlier + optimal-inner-product", HONEST, OWN[:1], **inner)
+    np.testing.assert_array_equal(alone, poisoned("optimal-inner-product", HONEST, OWN[:1], **inner))
+
+
+def test_an_inner_search_simulates_the_rows_that_are_sent(own_registry):
+    seen = []
+
+    @attack("looks", title="Looks", knows=["own data", "attackers' updates", "honest updates", "defense"])
+    class Looks(Attack):
+        """Keeps what its rows would lead to."""
+
+        def poison_updates(self, known):
+            before = 1000 * known.updates
+            rows = before.copy()
+            seen.append(known.simulate(rows))
+            np.testing.assert_array_equal(rows, before)
+            return rows
+
+    rows = poisoned("norm-matched + looks", HONEST, OWN, defense="fedavg")
+    np.testing.assert_allclose(seen[0], np.vstack([HONEST, rows]).mean(0), rtol=1e-4, atol=1e-5)
+    rows = poisoned("sacrificial-outlier + norm-matched + looks", HONEST, OWN, defense="fedavg")
+    np.testing.assert_allclose(seen[1], np.vstack([HONEST, rows]).mean(0), rtol=1e-4, atol=1e-4)
+
+
+def test_an_inner_attack_knows_what_it_declares_and_no_more(own_registry):
+    shapes = []
+
+    @attack("curious", title="Curious", knows=["own data"])
+    class Curious(Attack):
+        """Asks for more than it declares."""
+
+        def poison_updates(self, known):
+            shapes.append(known.updates.shape)
+            with pytest.raises(PermissionError, match="honest updates"):
+                _ = known.honest
+            return known.updates
+
+    poisoned("norm-matched + curious", HONEST, OWN)
+    # The outer attack declares "attackers' updates", the inner one does not.
+    poisoned("sacrificial-outlier + curious", HONEST, OWN)
+    assert shapes == [(1, 40)] * 6
+    assert create("norm-matched + on-off + adaptive-search").needed_knowledge == (
+        *("own data", "honest updates", "attackers' updates", "defense"),
+    )
+
+
+def test_memories_of_both_attacks_are_saved_and_restored(own_registry):
+    @attack("counts", title="Counts", knows=["own data"])
+    class Counts(Attack):
+        """Grows with the number of calls."""
+
+        def poison_updates(self, known):
+            self.memory["calls"] = self.memory.get("calls", np.zeros(1)) + 1
+            return (known.updates * self.memory["calls"][0]).astype(np.float32)
+
+    @attack("counts-too", title="Counts too", knows=["own data"])
+    class CountsToo(AttackWrapper):
+        """Grows with the number of calls, too."""
+
+        def change_rows(self, known, participants, rows):
+            self.memory["calls"] = self.memory.get("calls", np.ones(1)) - 0.25
+            return (rows * self.memory["calls"][0]).astype(np.float32)
+
+    whole, stopped, resumed = (federation("counts-too + on-off + counts", period=2, duty=1) for _ in range(3))
+    expected = models(whole)
+    for _ in range(3):
+        stopped.run_round()
+    resumed.restore(stopped.state())
+    assert set(stopped.attack.memories) == {"attack", "inner-attack", "inner-inner-attack"}
+    resumed.run_round()
+    assert resumed.weights.tobytes() == expected[-1]
+    assert whole.attack.wrapped.wrapped.memory["calls"] == [4]
+
+
+SUITE = {"tasks": ["digits-mlp"], "defenses": ["fedavg"], "seeds": [0]}
+
+
+def configurations(attacks, **tables):
+    cells = plan(parse({**SUITE, "attacks": attacks, "attack": tables}, "own", "own.toml"))
+    return {cell.labels["attack"]: cell for cell in cells}
+
+
+def test_a_suite_names_a_chain_and_sets_parameters_of_its_parts():
+    cells = configurations(
+        ["none", "on-off + label-flipping", "late"],
+        late={"use": "norm-matched + on-off + gaussian-noise", "duty": [1, 2], "gaussian-noise": {"sigma": 2.0}},
+    )
+    # The task's own source and target of label flipping apply inside, too.
+    flipping = cells["on-off + label-flipping"].configuration["attack"]
+    inner = {"name": "label-flipping", "parameters": {"source": 7, "target": 1}}
+    assert flipping == {"name": "on-off", "parameters": {"share": 0.2, "inner": inner, "period": 10, "duty": 5}}
+    assert cells["none"].configuration["goals"] == [
+        {"name": "on-off", "parameters": {"inner": inner, "period": 10, "duty": 5}}
+    ]
+    late = cells["late (duty = 2)"]
+    assert late.sweep["attack"] == {"parameter": "duty", "value": 2, "label": "late"}
+    assert late.attack.wrapped.wrapped.sigma == 2.0
+    assert late.attack.wrapped.duty == 2
+    assert set(results_versions(late.configuration)) > {"attack", "attack + on-off", "attack + on-off + gaussian-noise"}
+    assert registry.get(Kind.ATTACK, "on-off").create().wrapped.sigma == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "reason"),
+    [
+        ("gaussian-noise + on-off", {}, 'attack "gaussian-noise" wraps no other attack, so that it must stand last'),
+        ("on-off + min-mux", {}, 'attack "min-mux" is not registered'),
+        ("on-off + on-off + gaussian-noise", {}, "names on-off twice"),
+        ("on-off + gaussian-noise", {"sgma": 1.0}, 'has no parameter "sgma"; did you mean "sigma"'),
+        ("on-off + gaussian-noise", {"gaussian-noise": {"share": 0.5}}, "share is that of the whole chain"),
+        ("on-off + gaussian-noise", {"on-off": {"inner": {}}}, "the chain itself names the attack inside on-off"),
+        ("on-off + gaussian-noise", {"inner": {}}, 'has no parameter "inner"'),
+        ("on-off + gaussian-noise", {"duty": 11}, "duty = 11 must be at most period = 10"),
+        ("on-off + gaussian-noise", {"gaussian-noise": 3}, "must be a table of its parameters"),
+        ("on-off + label-flipping", {"source": 12}, "source = 12"),
+    ],
+)
+def test_a_chain_that_cannot_work_is_refused_in_one_sentence(text, table, reason):
+    with pytest.raises(FflbenchError, match=r"own\.toml") as refused:
+        configurations(["chained"], chained={"use": text, **table})
+    assert reason in str(refused.value)
+
+
+def test_an_inner_attack_that_needs_the_defense_needs_it_beside_a_matrix_too():
+    with pytest.raises(ParameterError, match="must know the defense"):
+        fflbench.poison("norm-matched + optimal-inner-product", HONEST, attackers=2)
