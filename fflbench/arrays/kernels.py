@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from threadpoolctl import ThreadpoolController
 
 from fflbench.arrays import sorting_networks
 from fflbench.types import Coefficients, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fflbench.arrays.compiled_networks import Selection
 
 BLOCK = 1 << 18
 """Values in a block of columns: a megabyte of float32, which fits into a core's cache; products use a quarter."""
@@ -24,6 +27,9 @@ NETWORK = 24
 
 STRETCH = 1 << 15
 """Columns per pass of a sorting network: more than fit into the second-level cache, for fewer calls."""
+
+COMPILED = 1 << 23
+"""Values of a matrix from which on compiled code is faster, with the time to load it."""
 
 FEW = 32
 """Number of rows below which a Gram matrix uses BLAS's general product."""
@@ -58,42 +64,70 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def over_sorted_columns(
-    updates: Matrix, reduce: Callable[[Matrix], npt.NDArray[Any]], ranks: slice | None = None
+    updates: Matrix,
+    reduce: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+    ranks: slice | None = None,
+    dtype: npt.DTypeLike = None,
 ) -> Vector:
     """Sort every column and reduce it to one value, block by block.
 
     `reduce` is handed a block with the participants' values of each coordinate in ascending order along axis 0; where
     `ranks` are named, it is handed those alone, in any order, which takes less time. It must not change the block.
+    Where `dtype` is named, the values have that precision. Results do not depend on how columns are sorted.
     """
     n, d = updates.shape
     result = np.empty(d, updates.dtype)
     first, last, _ = (ranks or slice(None)).indices(n)
-    every_rank = ranks is not None and (first, last) == (0, n)
-    network = (
-        sorting_networks.selection_network(n, first, last)
-        if ranks is not None and n <= NETWORK and not every_rank
-        else None
-    )
+    chosen = last - first
+    every_rank, by_rows = ranks is not None and chosen == n, ranks is not None and chosen < n <= NETWORK
+    dtype = np.dtype(dtype or updates.dtype)
+    compiled = None if every_rank else _compiled_selection(updates, first, last, dtype, ordered=not by_rows)
+    network = sorting_networks.selection_network(n, first, last) if by_rows and not compiled else None
+    width = min(d, STRETCH if by_rows else max(1, BLOCK // n))
 
-    # The steps of a network are too short for threads, which would contend for the interpreter lock.
-    width, rows, count = (STRETCH, network.rows, 1) if network else (max(1, BLOCK // n), n, None)
+    def select(start: int, space: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        block = updates[:, start : start + width]
+        columns = block.shape[1]
+        if every_rank:
+            return block
+        if compiled:
+            ranked = space[: chosen * columns]
+            ranked = ranked.reshape(chosen, columns) if by_rows else ranked.reshape(columns, chosen).T
+            compiled(updates, start, ranked)
+            return ranked
+        if network:
+            return sorting_networks.run_network(network, block, space.reshape(-1, width)[:, :columns])[:chosen]
+        ranked = space[: n * columns].reshape(columns, n).T
+        ranked[:] = block
+        ranked.sort(axis=0)
+        return ranked[first:last]
 
     def work(start: int, space: npt.NDArray[Any]) -> None:
-        block = updates[:, start : start + width]
-        if network:
-            ranked = sorting_networks.run_network(network, block, space[:, : block.shape[1]])[: last - first]
-        elif every_rank:
-            ranked = block
-        else:
-            ranked = space.reshape(-1, n)[: block.shape[1]].T
-            ranked[:] = block
-            ranked.sort(axis=0)
-            ranked = ranked[first:last]
-        result[start : start + width] = reduce(ranked)
+        ranked = select(start, space).astype(dtype, copy=False)
+        # Which of 0 and -0 is the lower is not defined, and adding 0 makes both 0.
+        np.add(reduce(ranked), 0, out=result[start : start + width])
 
-    for _ in _run_blocks(work, range(0, d, width), lambda: np.empty((rows, min(width, d)), updates.dtype), count):
-        pass
+    rows, precision = (chosen, dtype) if compiled else (network.rows if network else n, updates.dtype)
+    # The steps of a network are too short for threads, which would contend for the interpreter lock.
+    count = 1 if network else None
+    with _one_blas_thread() if compiled else nullcontext():
+        new_space = functools.partial(np.empty, rows * width, precision)
+        for _ in _run_blocks(work, range(0, d, max(1, width)), new_space, count):
+            pass
     return result
+
+
+def _compiled_selection(
+    updates: Matrix, first: int, last: int, dtype: np.dtype[Any], *, ordered: bool
+) -> "Selection | None":
+    """Return compiled code that selects ranks, for a matrix that is large enough, or None."""
+    if updates.size < COMPILED or updates.dtype != np.float32 or not updates.flags.c_contiguous:
+        return None
+    try:
+        from fflbench.arrays import compiled_networks
+    except ImportError:
+        return None
+    return compiled_networks.compiled_selection(len(updates), first, last, dtype.name, ordered=ordered)
 
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
