@@ -14,4 +14,4 @@ def trimmed_mean(updates: Matrix, f: int) -> Vector:
     kept = slice(f, len(updates) - f)
     shares = np.full(len(updates) - 2 * f, 1 / (len(updates) - 2 * f))
     # In double precision, where huge values do not overflow; a product is twice as fast as `mean` there.
-    return over_sorted_columns(updates, lambda block: shares @ block, kept, np.float64)
+    return over_sorted_columns(updates, lambda block: shares @ block.astype(np.float64), kept)

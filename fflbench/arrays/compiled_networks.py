@@ -27,20 +27,19 @@ TILE = 256
 LANES = 16
 """Columns in a vector register; on processors with smaller ones the compiler uses several."""
 
-Selection = Callable[[npt.NDArray[np.float32], int, npt.NDArray[Any]], None]
+Selection = Callable[[npt.NDArray[np.float32], int, npt.NDArray[np.float32]], None]
 """Select ranks of as many columns as the third argument has, from the given one on, and write them there."""
 
 
 @functools.cache
-def compiled_selection(n: int, first: int, last: int, dtype: str, *, ordered: bool) -> Selection | None:
+def compiled_selection(n: int, first: int, last: int, *, ordered: bool) -> Selection | None:
     """Return compiled code that selects ranks `first` to `last` - 1 of n rows, or None where it cannot be compiled.
 
-    They are written to an array of the given type: `ordered`, one column after the other, or in any order, by rows.
+    It writes them to an array that holds one column after the other where they are `ordered`, else one row.
     """
     if n > ROWS:
         return None
-    updates = numba.types.Array(numba.float32, 2, "C")
-    ranked = numba.types.Array(getattr(numba, dtype), 2, "F" if ordered else "C")
+    updates, ranked = (numba.types.Array(numba.float32, 2, layout) for layout in ("C", "F" if ordered else "C"))
     network = (n, first, last, ordered)
     signature = (updates, numba.int64, ranked, *(numba.types.literal(value) for value in network))
     # Code cannot be kept where no folder is writable, or no space left; it is compiled for this process then.
@@ -67,35 +66,38 @@ def _select_ranks(
     tile = np.empty(n * TILE, np.float32)
     for begin in range(0, ranked.shape[1], TILE):
         width = min(TILE, ranked.shape[1] - begin)
-        # Copied row by row, as memory is read ahead; the network would read all rows at once.
+        # Copied row by row, which memory is faster at than at reading many rows at once.
         for row in range(n):
             source = updates[row, start + begin : start + begin + width]
             for column in range(width):
                 tile[row * TILE + column] = source[column]
-        _run_network(tile, n, first, last, ordered)
+        _run_network(tile, updates, start + begin + TILE, n, first, last, ordered)
         for rank in range(first, last):
             target = ranked[rank - first, begin : begin + width]
             for column in range(width):
                 target[column] = tile[rank * TILE + column]
 
 
-def _emit_network(context: Any, tile: Any, n: Any, first: Any, last: Any, ordered: Any) -> Any:
-    """Define what numba compiles for `_run_network`: the network as a list of instructions of LLVM."""
-    rows, ranks, sort = n.literal_value, (first.literal_value, last.literal_value), ordered.literal_value
+def _network(typing: Any, tile: Any, updates: Any, ahead: Any, n: Any, first: Any, last: Any, ordered: Any) -> Any:
+    """Define a network as instructions of LLVM, which also fetch columns from `ahead` on into the cache."""
+    rows, ranks = n.literal_value, (first.literal_value, last.literal_value)
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(tile)(context, builder, arguments[0]).data
+        values, matrix = (
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip((tile, updates), arguments, strict=False)
+        )
+        length = builder.extract_value(matrix.shape, 1)
         start, stop, step = (context.get_constant(numba.intp, value) for value in (0, TILE, LANES))
         with cgutils.for_range_slice(builder, start, stop, step, inc=True) as (column, _):
-            places = [
-                builder.bitcast(
-                    builder.gep(data, [builder.add(column, context.get_constant(numba.intp, row * TILE))]),
-                    ir.VectorType(ir.FloatType(), LANES).as_pointer(),
-                )
-                for row in range(rows)
-            ]
+            soon, places = builder.add(arguments[2], column), []
+            for row in range(rows):
+                _prefetch(builder, builder.gep(matrix.data, [soon]))
+                soon = builder.add(soon, length)
+                place = builder.gep(values.data, [builder.add(column, context.get_constant(numba.intp, row * TILE))])
+                places.append(builder.bitcast(place, ir.VectorType(ir.FloatType(), LANES).as_pointer()))
             wires = [builder.load(place, align=4) for place in places]
-            for pair, outputs in needed_comparators(rows, *ranks, ordered=sort):
+            for pair, outputs in needed_comparators(rows, *ranks, ordered=ordered.literal_value):
                 one, other = (wires[wire] for wire in pair)
                 for wire, take in outputs:
                     taken = builder.fcmp_ordered("<" if take is np.minimum else ">", one, other)
@@ -104,7 +106,17 @@ def _emit_network(context: Any, tile: Any, n: Any, first: Any, last: Any, ordere
                 builder.store(wires[rank], places[rank], align=4)
         return context.get_dummy_value()
 
-    return numba.void(tile, n, first, last, ordered), emit
+    return numba.void(tile, updates, ahead, n, first, last, ordered), emit
 
 
-_run_network = intrinsic(prefer_literal=True)(_emit_network)
+def _prefetch(builder: ir.IRBuilder, place: Any) -> None:
+    """Fetch a value into the cache; beyond the end of a matrix this does nothing."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]), "llvm.prefetch.p0i8"
+    )
+    # To read, into all caches, as data.
+    builder.call(function, [builder.bitcast(place, byte), flag(0), flag(3), flag(1)])
+
+
+_run_network = intrinsic(prefer_literal=True)(_network)

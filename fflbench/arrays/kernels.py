@@ -64,70 +64,63 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def over_sorted_columns(
-    updates: Matrix,
-    reduce: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
-    ranks: slice | None = None,
-    dtype: npt.DTypeLike = None,
+    updates: Matrix, reduce: Callable[[Matrix], npt.NDArray[Any]], ranks: slice | None = None
 ) -> Vector:
     """Sort every column and reduce it to one value, block by block.
 
     `reduce` is handed a block with the participants' values of each coordinate in ascending order along axis 0; where
     `ranks` are named, it is handed those alone, in any order, which takes less time. It must not change the block.
-    Where `dtype` is named, the values have that precision. Results do not depend on how columns are sorted.
+    Compiled code, for large matrices, hands over the same values in the same order.
     """
     n, d = updates.shape
     result = np.empty(d, updates.dtype)
     first, last, _ = (ranks or slice(None)).indices(n)
     chosen = last - first
     every_rank, by_rows = ranks is not None and chosen == n, ranks is not None and chosen < n <= NETWORK
-    dtype = np.dtype(dtype or updates.dtype)
-    compiled = None if every_rank else _compiled_selection(updates, first, last, dtype, ordered=not by_rows)
+    compiled = None if every_rank else _compiled_selection(updates, first, last, ordered=not by_rows)
     network = sorting_networks.selection_network(n, first, last) if by_rows and not compiled else None
-    width = min(d, STRETCH if by_rows else max(1, BLOCK // n))
+    width = max(1, min(d, STRETCH if by_rows else BLOCK // n))
 
-    def select(start: int, space: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def select(start: int, space: npt.NDArray[Any]) -> Matrix:
         block = updates[:, start : start + width]
         columns = block.shape[1]
         if every_rank:
             return block
+        if network:
+            return sorting_networks.run_network(network, block, space.reshape(-1, width)[:, :columns])[:chosen]
         if compiled:
             ranked = space[: chosen * columns]
             ranked = ranked.reshape(chosen, columns) if by_rows else ranked.reshape(columns, chosen).T
             compiled(updates, start, ranked)
             return ranked
-        if network:
-            return sorting_networks.run_network(network, block, space.reshape(-1, width)[:, :columns])[:chosen]
         ranked = space[: n * columns].reshape(columns, n).T
         ranked[:] = block
         ranked.sort(axis=0)
         return ranked[first:last]
 
     def work(start: int, space: npt.NDArray[Any]) -> None:
-        ranked = select(start, space).astype(dtype, copy=False)
-        # Which of 0 and -0 is the lower is not defined, and adding 0 makes both 0.
-        np.add(reduce(ranked), 0, out=result[start : start + width])
+        reduced = result[start : start + width]
+        reduced[:] = reduce(select(start, space))
+        # Which of 0 and -0 is the lower depends on how columns are sorted; adding 0 makes both 0.
+        reduced += 0
 
-    rows, precision = (chosen, dtype) if compiled else (network.rows if network else n, updates.dtype)
     # The steps of a network are too short for threads, which would contend for the interpreter lock.
-    count = 1 if network else None
+    rows, count = (network.rows, 1) if network else (n, None)
     with _one_blas_thread() if compiled else nullcontext():
-        new_space = functools.partial(np.empty, rows * width, precision)
-        for _ in _run_blocks(work, range(0, d, max(1, width)), new_space, count):
+        for _ in _run_blocks(work, range(0, d, width), lambda: np.empty(rows * width, updates.dtype), count):
             pass
     return result
 
 
-def _compiled_selection(
-    updates: Matrix, first: int, last: int, dtype: np.dtype[Any], *, ordered: bool
-) -> "Selection | None":
-    """Return compiled code that selects ranks, for a matrix that is large enough, or None."""
+def _compiled_selection(updates: Matrix, first: int, last: int, *, ordered: bool) -> "Selection | None":
+    """Return compiled code that selects ranks, or None where the matrix is too small for it or it is not available."""
     if updates.size < COMPILED or updates.dtype != np.float32 or not updates.flags.c_contiguous:
         return None
     try:
         from fflbench.arrays import compiled_networks
     except ImportError:
         return None
-    return compiled_networks.compiled_selection(len(updates), first, last, dtype.name, ordered=ordered)
+    return compiled_networks.compiled_selection(len(updates), first, last, ordered=ordered)
 
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
