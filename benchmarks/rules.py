@@ -1,10 +1,10 @@
-"""Rules beside torch and ByzFL (Guerraoui et al., 2025), and pre-aggregations beside ByzFL, on all cores."""
+"""Rules and pre-aggregations beside ByzFL (Guerraoui et al., 2025), torch and numpy's sum over rows, on all cores."""
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,39 +16,82 @@ from fflbench.federation import Columns, View, chain
 from fflbench.federation.rule import Geometry
 from fflbench.types import Matrix
 
-SIZES = ((50, 1_000_000), (10, 14_728_266))
-TARGETS = {
-    ("median", 50): 8.0,
-    ("trimmed-mean", 50): 10.0,
-    ("multi-krum", 50): 4.0,
-    ("median", 10): 12.0,
-    ("trimmed-mean", 10): 8.0,
-    ("multi-krum", 10): 4.0,
-}
-PREAGGREGATIONS = ("nnm", "bucketing", "clipping", "arc")
+SIZES = {"many": (50, 1_000_000), "long": (10, 14_728_266)}
+"""Numbers of participants and of values of a model."""
+F = "f"
+"""Value of a parameter that stands for the number of attackers: a fifth of the participants."""
+
+
+class Method(NamedTuple):
+    """A method of ours and of ByzFL, with their parameters, and the targets of the ratios that it is measured for."""
+
+    name: str
+    peer: str
+    parameters: Mapping[str, Any]
+    peer_parameters: Mapping[str, Any]
+    targets: Mapping[str, float]
+    """Least ratio of ByzFL's time to ours, by size."""
+    limits: Mapping[str, float] = {}
+    """Least ratio of the time of numpy's sum over rows to ours, by size."""
+
+
+RULES = (
+    Method("median", "Median", {}, {}, {"many": 20, "long": 60}, {"long": 1 / 1.5}),
+    Method("trimmed-mean", "TrMean", {"f": F}, {"f": F}, {"many": 15, "long": 20}, {"long": 1 / 1.5}),
+    Method("krum", "Krum", {"f": F}, {"f": F}, {"many": 4, "long": 4}),
+    Method("multi-krum", "MultiKrum", {"f": F}, {"f": F}, {"many": 6, "long": 6}),
+)
+PREAGGREGATIONS = (
+    Method("nnm", "NNM", {"f": F}, {"f": F}, {"many": 6, "long": 6}),
+    Method("bucketing", "Bucketing", {"s": 2}, {"s": 2}, {"many": 4, "long": 4}),
+    Method("clipping", "Clipping", {"bound": 2.0}, {"c": 2}, {"many": 4, "long": 4}),
+    Method("arc", "ARC", {"f": F}, {"f": F}, {"many": 4, "long": 4}),
+)
 
 
 def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
-    """Yield ratios of median, trimmed mean, Multi-Krum and pre-aggregations with a fifth of attackers."""
+    """Yield the ratios of rules, and of pre-aggregations beside ByzFL."""
     torch.set_num_threads(os.cpu_count() or 1)
-    for n, d in SIZES:
-        f = n // 5
+    for size, (n, d) in SIZES.items():
         updates = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
-        tensor = torch.from_numpy(updates)
-        for rule, parameters in (("median", {}), ("trimmed-mean", {"f": f}), ("multi-krum", {"f": f})):
-            others: dict[str, tuple[Side, float | None]] = {"torch": (_rule_in_torch(rule, tensor, f), None)}
-            if peers:
-                others["ByzFL"] = (_rule_in_byzfl(rule, tensor, f), TARGETS.get((rule, n)))
+        for rule in (each for each in RULES if size in each.targets):
+            yield from compare(f"{rule.name}, {n} x {d:,}", *_sides_of_rule(rule, size, updates, peers=peers))
+        # Overwritten by both sides, and filled again before each run.
+        rows = np.empty_like(updates)
+        for method in (each for each in PREAGGREGATIONS if peers and size in each.targets):
+            works = _our_preaggregation(method, n), _in_byzfl(method, n)
+            ours, theirs = (_timer_on_fresh_rows(rows, updates, work) for work in works)
+            yield from compare(f"{method.name}, {n} x {d:,}", ours, {"ByzFL": (theirs, method.targets[size])})
 
-            ours = partial(aggregate, rule, updates, **parameters)
-            yield from compare(f"{rule}, {n} x {d:,}", ours, others)
-        if peers:
-            # Overwritten by both sides, and filled again before each run.
-            rows = np.empty_like(updates)
-            for name in PREAGGREGATIONS:
-                ours, theirs = _our_preaggregation(name, n), _byzfl_preaggregation(name, f)
-                sides = [_timer_on_fresh_rows(rows, updates, work) for work in (ours, theirs)]
-                yield from compare(f"{name}, {n} x {d:,}", sides[0], {"ByzFL": (sides[1], None)})
+
+def _sides_of_rule(
+    rule: Method, size: str, updates: Matrix, *, peers: bool
+) -> tuple[Side, dict[str, tuple[Side, float | None]]]:
+    n, tensor = len(updates), torch.from_numpy(updates)
+    others: dict[str, tuple[Side, float | None]] = {}
+    if in_torch := _rules_in_torch(tensor, n // 5).get(rule.name):
+        others["torch"] = in_torch, None
+    if rule.limits:
+        others["numpy's sum over rows, on as many threads"] = partial(_sum_over_rows, updates), rule.limits.get(size)
+    if peers:
+        others["ByzFL"] = partial(_in_byzfl(rule, n), updates), rule.targets[size]
+    return partial(aggregate, rule.name, updates, **_fill_in(rule.parameters, n)), others
+
+
+def _fill_in(parameters: Mapping[str, Any], n: int) -> dict[str, Any]:
+    return {name: n // 5 if value == F else value for name, value in parameters.items()}
+
+
+def _sum_over_rows(updates: Matrix) -> object:
+    # Where all ranks are named, columns are not sorted.
+    return kernels.over_sorted_columns(updates, lambda block: block.sum(0), slice(None))
+
+
+def _in_byzfl(method: Method, n: int) -> Callable[[Matrix], object]:
+    import byzfl
+
+    run = getattr(byzfl, method.peer)(**_fill_in(method.peer_parameters, n))
+    return lambda rows: run(torch.from_numpy(rows))
 
 
 def _timer_on_fresh_rows(rows: Matrix, updates: Matrix, work: Callable[[Matrix], object]) -> Side:
@@ -61,8 +104,8 @@ def _timer_on_fresh_rows(rows: Matrix, updates: Matrix, work: Callable[[Matrix],
     return run_side
 
 
-def _our_preaggregation(name: str, n: int) -> Callable[[Matrix], object]:
-    (step,) = chain.defense(f"{name} + fedavg").server.preaggregations
+def _our_preaggregation(method: Method, n: int) -> Callable[[Matrix], object]:
+    (step,) = chain.defense(f"{method.name} + fedavg", **_fill_in(method.parameters, n)).server.preaggregations
 
     def combine(rows: Matrix) -> Matrix:
         view = View(0, rows[0], rows, np.ones(n), Columns.of_length(rows.shape[1]), n)
@@ -72,20 +115,8 @@ def _our_preaggregation(name: str, n: int) -> Callable[[Matrix], object]:
     return combine
 
 
-def _byzfl_preaggregation(name: str, f: int) -> Callable[[Matrix], object]:
-    import byzfl
-
-    steps: dict[str, Any] = {
-        "nnm": byzfl.NNM(f=f),
-        "bucketing": byzfl.Bucketing(s=2),
-        "clipping": byzfl.Clipping(c=2),
-        "arc": byzfl.ARC(f=f),
-    }
-    return lambda rows: steps[name](torch.from_numpy(rows))
-
-
-def _rule_in_torch(rule: str, tensor: torch.Tensor, f: int) -> Side:
-    """Return a rule in torch's own operations."""
+def _rules_in_torch(tensor: torch.Tensor, f: int) -> dict[str, Side]:
+    """Return rules in torch's own operations."""
     n = len(tensor)
 
     def multi_krum() -> object:
@@ -93,20 +124,8 @@ def _rule_in_torch(rule: str, tensor: torch.Tensor, f: int) -> Side:
         scores = distances.sort(1).values[:, 1 : n - f - 1].sum(1)
         return tensor[scores.argsort()[: n - f]].mean(0)
 
-    rules: dict[str, Side] = {
+    return {
         "median": lambda: tensor.median(0),
         "trimmed-mean": lambda: tensor.sort(0).values[f : n - f].mean(0),
         "multi-krum": multi_krum,
     }
-    return rules[rule]
-
-
-def _rule_in_byzfl(rule: str, tensor: torch.Tensor, f: int) -> Side:
-    import byzfl
-
-    rules: dict[str, Any] = {
-        "median": byzfl.Median(),
-        "trimmed-mean": byzfl.TrMean(f=f),
-        "multi-krum": byzfl.MultiKrum(f=f),
-    }
-    return lambda: rules[rule](tensor)

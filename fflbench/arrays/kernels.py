@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from threadpoolctl import ThreadpoolController
 
 from fflbench.arrays import sorting_networks
 from fflbench.types import Coefficients, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fflbench.arrays.compiled_networks import Selection
 
 BLOCK = 1 << 18
 """Values in a block of columns: a megabyte of float32, which fits into a core's cache; products use a quarter."""
@@ -24,6 +27,9 @@ NETWORK = 24
 
 STRETCH = 1 << 15
 """Columns per pass of a sorting network: more than fit into the second-level cache, for fewer calls."""
+
+COMPILED = 1 << 23
+"""Values of a matrix from which on compiled code is faster, with the time to load it."""
 
 FEW = 32
 """Number of rows below which a Gram matrix uses BLAS's general product."""
@@ -64,36 +70,57 @@ def over_sorted_columns(
 
     `reduce` is handed a block with the participants' values of each coordinate in ascending order along axis 0; where
     `ranks` are named, it is handed those alone, in any order, which takes less time. It must not change the block.
+    Compiled code, for large matrices, hands over the same values in the same order.
     """
     n, d = updates.shape
     result = np.empty(d, updates.dtype)
     first, last, _ = (ranks or slice(None)).indices(n)
-    every_rank = ranks is not None and (first, last) == (0, n)
-    network = (
-        sorting_networks.selection_network(n, first, last)
-        if ranks is not None and n <= NETWORK and not every_rank
-        else None
-    )
+    chosen = last - first
+    every_rank, by_rows = ranks is not None and chosen == n, ranks is not None and chosen < n <= NETWORK
+    compiled = None if every_rank else _compiled_selection(updates, first, last, ordered=not by_rows)
+    network = sorting_networks.selection_network(n, first, last) if by_rows and not compiled else None
+    width = max(1, min(d, STRETCH if by_rows else BLOCK // n))
 
-    # The steps of a network are too short for threads, which would contend for the interpreter lock.
-    width, rows, count = (STRETCH, network.rows, 1) if network else (max(1, BLOCK // n), n, None)
+    def select(start: int, space: npt.NDArray[Any]) -> Matrix:
+        block = updates[:, start : start + width]
+        columns = block.shape[1]
+        if every_rank:
+            return block
+        if network:
+            return sorting_networks.run_network(network, block, space.reshape(-1, width)[:, :columns])[:chosen]
+        if compiled:
+            ranked = space[: chosen * columns]
+            ranked = ranked.reshape(chosen, columns) if by_rows else ranked.reshape(columns, chosen).T
+            compiled(updates, start, ranked)
+            return ranked
+        ranked = space[: n * columns].reshape(columns, n).T
+        ranked[:] = block
+        ranked.sort(axis=0)
+        return ranked[first:last]
 
     def work(start: int, space: npt.NDArray[Any]) -> None:
-        block = updates[:, start : start + width]
-        if network:
-            ranked = sorting_networks.run_network(network, block, space[:, : block.shape[1]])[: last - first]
-        elif every_rank:
-            ranked = block
-        else:
-            ranked = space.reshape(-1, n)[: block.shape[1]].T
-            ranked[:] = block
-            ranked.sort(axis=0)
-            ranked = ranked[first:last]
-        result[start : start + width] = reduce(ranked)
+        reduced = result[start : start + width]
+        reduced[:] = reduce(select(start, space))
+        # Which of 0 and -0 is the lower depends on how columns are sorted; adding 0 makes both 0.
+        reduced += 0
 
-    for _ in _run_blocks(work, range(0, d, width), lambda: np.empty((rows, min(width, d)), updates.dtype), count):
-        pass
+    # The steps of a network are too short for threads, which would contend for the interpreter lock.
+    rows, count = (network.rows, 1) if network else (n, None)
+    with _one_blas_thread() if compiled else nullcontext():
+        for _ in _run_blocks(work, range(0, d, width), lambda: np.empty(rows * width, updates.dtype), count):
+            pass
     return result
+
+
+def _compiled_selection(updates: Matrix, first: int, last: int, *, ordered: bool) -> "Selection | None":
+    """Return compiled code that selects ranks, or None where the matrix is too small for it or it is not available."""
+    if updates.size < COMPILED or updates.dtype != np.float32 or not updates.flags.c_contiguous:
+        return None
+    try:
+        from fflbench.arrays import compiled_networks
+    except ImportError:
+        return None
+    return compiled_networks.compiled_selection(len(updates), first, last, ordered=ordered)
 
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

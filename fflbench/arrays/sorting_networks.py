@@ -33,7 +33,7 @@ class SortingNetwork(NamedTuple):
 @functools.cache
 def selection_network(n: int, first: int, last: int) -> SortingNetwork:
     """Return the network that selects ranks `first` to `last` - 1 among n, in any order; not for all ranks."""
-    comparators = _needed_comparators(n, first, last)
+    comparators = needed_comparators(n, first, last)
     # Each wanted wire's final value is put where it is wanted; everything before goes wherever there is room.
     final = {wire: place for place, (_, outputs) in enumerate(comparators) for wire, _ in outputs}
     wires, rows, free, steps = list(range(n)), n + last - first, list[int](), []
@@ -59,10 +59,16 @@ def run_network(network: SortingNetwork, updates: Matrix, space: Matrix) -> Matr
     return space
 
 
-def _needed_comparators(n: int, first: int, last: int) -> list[tuple[tuple[int, int], list[tuple[int, np.ufunc]]]]:
-    """Return the comparators that the selected ranks depend on, and which of their outputs matter."""
+def needed_comparators(
+    n: int, first: int, last: int, *, ordered: bool = False
+) -> list[tuple[tuple[int, int], list[tuple[int, np.ufunc]]]]:
+    """Return the comparators that the selected ranks depend on, and which of their outputs matter.
+
+    Unless they must be `ordered`, those that only sort selected ranks are left out.
+    """
     # Going backwards: whose value is wanted, and which of those only as a member of the set that comes out.
-    wanted, loose = set(range(first, last)), set(range(first, last))
+    wanted = set(range(first, last))
+    loose = set() if ordered else set(wanted)
     kept = []
     for a, b in reversed(list(_merge_exchange(n))):
         if {a, b} <= loose or not wanted & {a, b}:
