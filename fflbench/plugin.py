@@ -9,7 +9,15 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from fflbench.arrays.columns import Columns
-from fflbench.arrays.kernels import compact, finite_rows, gram, over_sorted_columns, row_norms, weighted_mean
+from fflbench.arrays.kernels import (
+    clipping_factors,
+    compact,
+    finite_rows,
+    gram,
+    over_sorted_columns,
+    row_norms,
+    weighted_mean,
+)
 from fflbench.arrays.kernels import threads as kernel_threads
 from fflbench.arrays.threads import one_thread
 from fflbench.crypto import keystream
@@ -177,6 +185,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "Rule",
     "ServerSetting",
     "View",
+    "clipping_factors",
     "gram",
     "over_sorted_columns",
     "require_rows",

@@ -5,9 +5,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Gt
 
-from fflbench.plugin import Rule, ServerSetting, Vector, View, require_rows, rule
+from fflbench.plugin import Rule, ServerSetting, Vector, View, clipping_factors, require_rows, rule
 
-from ..preaggregations.clipping import clipping_factors
 from ._rows import distances_from, scaled_mean
 
 

@@ -5,9 +5,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.plugin import Rule, ServerSetting, Vector, View, gram, require_rows, rule
+from fflbench.plugin import Rule, ServerSetting, Vector, View, clipping_factors, gram, require_rows, rule
 
-from ..preaggregations.clipping import clipping_factors
 from ._rows import scaled_mean, weights_by_sender
 
 Members: TypeAlias = npt.NDArray[np.bool_]

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt
 
-from fflbench.plugin import Columns, Matrix, Vector, rule
+from fflbench.plugin import Columns, Matrix, Vector, clipping_factors, rule
 
-from ..preaggregations.clipping import clipping_factors
 from ._rows import scaled_mean
 
 

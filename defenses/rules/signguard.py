@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
-from fflbench.plugin import Columns, Matrix, NoAnswerError, Vector, rule
+from fflbench.plugin import Columns, Matrix, NoAnswerError, Vector, clipping_factors, rule
 
-from ..preaggregations.clipping import clipping_factors
 from ._rows import scaled_mean
 
 

@@ -210,6 +210,11 @@ def row_norms(updates: Matrix) -> npt.NDArray[np.float64]:
     return lengths
 
 
+def clipping_factors(norms: npt.NDArray[np.float64], bound: float) -> npt.NDArray[np.float64]:
+    """Return the factor of each row that leaves no norm above the bound."""
+    return np.divide(bound, norms, out=np.ones_like(norms), where=norms > bound)
+
+
 def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float64]:
     """Return all inner products of rows, in double precision so that distances of close or huge rows are accurate."""
     n, d = updates.shape
