@@ -33,7 +33,7 @@ def planned(own_registry, tmp_path):
 
 
 def test_the_suite_with_all_keys_can_be_planned(planned):
-    smallest, whole, also = blocks("suites.md", "toml")
+    smallest, whole, also, _ = blocks("suites.md", "toml")
     assert len(planned(smallest)) == 12
     assert {cell.labels["defense"] for cell in planned(whole)} == {
         "fedavg",
