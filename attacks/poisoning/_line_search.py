@@ -32,7 +32,7 @@ def line_search(
         above = high - best >= best - low
         tried = (best + (high if above else low)) / 2
         # Of equal values the smaller argument is kept: rules that ignore all larger ones give them the same.
-        if (found := objective(tried)) > value or (found == value and not above):
+        if (found := objective(tried)) > value or (found == value < np.inf and not above):
             low, best, high, value = (best, tried, high, found) if above else (low, tried, best, found)
         elif above:
             high = tried

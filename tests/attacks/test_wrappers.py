@@ -1,5 +1,9 @@
 """Attacks that wrap another one, and chains of them."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -140,6 +144,7 @@ def test_memories_of_both_attacks_are_saved_and_restored(own_registry):
     assert whole.attack.wrapped.wrapped.memory["calls"] == [4]
 
 
+DOCS = Path(__file__).parents[2] / "docs"
 SUITE = {"tasks": ["digits-mlp"], "defenses": ["fedavg"], "seeds": [0]}
 
 
@@ -187,6 +192,17 @@ def test_a_chain_that_cannot_work_is_refused_in_one_sentence(text, table, reason
     with pytest.raises(FflbenchError, match=r"own\.toml") as refused:
         configurations(["chained"], chained={"use": text, **table})
     assert reason in str(refused.value)
+
+
+def test_the_wrapper_and_the_suite_in_the_documentation_work(own_registry, tmp_path):
+    (source,) = re.findall(r"```python\n([^`]*AttackWrapper[^`]*)```", (DOCS / "extend.md").read_text("utf-8"))
+    (tmp_path / "quieter.py").write_text(source)
+    assert registry.load_named([str(tmp_path / "quieter.py")]) == ()
+    rows = poisoned("quieter + gaussian-noise", HONEST, OWN)
+    np.testing.assert_array_equal(rows, poisoned("gaussian-noise", HONEST, OWN).astype(np.float32) / 2)
+    (suite,) = re.findall(r"```toml\n([^`]*sacrificial[^`]*)```", (DOCS / "suites.md").read_text("utf-8"))
+    cells = plan(parse({**SUITE, **tomllib.loads(suite)}, "own", "own.toml"))
+    assert [cell.labels["attack"] for cell in cells] == ["none", "on-off + label-flipping", "sneaky"]
 
 
 def test_an_inner_attack_that_needs_the_defense_needs_it_beside_a_matrix_too():

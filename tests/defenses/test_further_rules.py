@@ -263,6 +263,14 @@ def test_monna_trusts_a_row_and_says_where_there_is_none():
         aggregate("bucketing + monna", updates)
 
 
+def test_monna_counts_the_trusted_row_before_rows_that_equal_it():
+    """Rows are equal in their parameters and differ in their buffers."""
+    updates = np.array([[1, 0], [1, 3], [1, 6]], np.float32)
+    view = View(0, np.zeros(2), updates, np.ones(3), Columns({}, {}, slice(0, 1), slice(0, 1), 2), 3, np.arange(3))
+    found = chain.defense("monna", f=1, trusted=2).rule.aggregate(view, np.random.default_rng(0))
+    assert found.tolist() == [1, 3]
+
+
 def test_caf_by_hand():
     """On a line the farthest of 0, 1, 2, 9 from their mean 3 goes; of 0, 1, 2 by weights 3/4, 8/9, 35/36 it stops."""
     weights = np.array([1 - 9 / 36, 1 - 4 / 36, 1 - 1 / 36])
