@@ -39,22 +39,17 @@ def tables() -> str:
             reasons.append(reason)
         return f"no ({reasons.index(reason) + 1})"
 
-    lines = [
-        _row("transport", "the server sees", "pre-aggregations", *(f"`{rule.name}`" for rule in rules)),
-        _row(*["---"] * (len(rules) + 3)),
-    ]
+    lines = [_row("transport", "the server sees", "pre-aggregations"), _row(*["---"] * 3)]
     for transport in transports:
         before = {mark(Parts(transport, (each,), mean)) for each in preaggregations}
-        behind = [mark(Parts(transport, (), rule)) for rule in rules]
-        lines.append(_row(f"`{transport.name}`", ROWS[transport.target.rows], " ".join(sorted(before)), *behind))
-    lines += [
-        "",
-        _row("pre-aggregation", *(f"`{rule.name}`" for rule in rules)),
-        _row(*["---"] * (len(rules) + 1)),
-        *(_row(f"`{each.name}`", *(mark(Parts(plain, (each,), rule)) for rule in rules)) for each in preaggregations),
-        "",
-        *(f"{number}. It {reason}." for number, reason in enumerate(reasons, start=1)),
-    ]
+        lines.append(_row(f"`{transport.name}`", ROWS[transport.target.rows], " ".join(sorted(before))))
+    parts = [*transports, *preaggregations]
+    lines += ["", _row("rule", *(f"`{part.name}`" for part in parts)), _row(*["---"] * (len(parts) + 1))]
+    for rule in rules:
+        behind = [mark(Parts(transport, (), rule)) for transport in transports]
+        after = [mark(Parts(plain, (each,), rule)) for each in preaggregations]
+        lines.append(_row(f"`{rule.name}`", *behind, *after))
+    lines += ["", *(f"{number}. It {reason}." for number, reason in enumerate(reasons, start=1))]
     return "\n".join(lines)
 
 

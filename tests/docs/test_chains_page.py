@@ -21,7 +21,7 @@ def test_the_tables_of_what_goes_with_what_are_up_to_date():
 
 def test_a_page_without_its_tables_is_stale():
     page = PAGE.read_text("utf-8")
-    assert up_to_date(page.replace("| `nnm` | yes", "| `nnm` | no")) == page
+    assert up_to_date(page.replace("| `median` | yes", "| `median` | no")) == page
 
 
 def test_the_refusal_on_the_page_is_the_one_that_is_raised():
