@@ -7,12 +7,15 @@ paper, its citation says so.
 
 from dataclasses import replace
 
+from fflbench.references.clipping_rules import CENTERED_CLIPPING, CLIPPED_CLUSTERING, NORM_CLIPPING
 from fflbench.references.coordinatewise import APPLIED, FEDAVG, MEDIAN, TRIMMED_MEAN, mean, median
 from fflbench.references.foolsgold import FOOLSGOLD
 from fflbench.references.krum import KRUM, MULTI_KRUM
+from fflbench.references.outlier_rules import AUROR, DNC, THREE_SIGMA
 from fflbench.references.preaggregations import ARC, BUCKETING, CLIPPING, NNM
 from fflbench.references.reference import Reference, Variant, answers
 from fflbench.references.reputation import REPUTATION
+from fflbench.references.sign_rules import ROBUST_LEARNING_RATE, SIGN_MAJORITY
 
 OTHER_RULES = {
     "fedavg": Variant((f"yours looks like the mean of all rows: {APPLIED}",), lambda rows, **_: [mean(rows)]),
@@ -27,7 +30,23 @@ def _with_other_rules(reference: Reference) -> Reference:
     return replace(reference, variants=(*reference.variants, *others))
 
 
-RULES = (FEDAVG, MEDIAN, TRIMMED_MEAN, KRUM, MULTI_KRUM, FOOLSGOLD, REPUTATION)
+RULES = (
+    FEDAVG,
+    MEDIAN,
+    TRIMMED_MEAN,
+    KRUM,
+    MULTI_KRUM,
+    FOOLSGOLD,
+    REPUTATION,
+    NORM_CLIPPING,
+    CENTERED_CLIPPING,
+    CLIPPED_CLUSTERING,
+    DNC,
+    THREE_SIGMA,
+    AUROR,
+    ROBUST_LEARNING_RATE,
+    SIGN_MAJORITY,
+)
 PREAGGREGATIONS = (NNM, BUCKETING, CLIPPING, ARC)
 
 REFERENCES = {each.name: each for each in (*map(_with_other_rules, RULES), *PREAGGREGATIONS)}
