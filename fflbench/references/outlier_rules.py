@@ -1,7 +1,7 @@
 """Definitions of rules that drop outliers: DnC, the three-sigma rule and Auror."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from statistics import fmean, stdev
 
@@ -69,16 +69,6 @@ def _from_the_mean(rows: Rows, bound: float = 1.0) -> Iterator[Answer]:
     return three_sigma(rows, bound, mean(rows))
 
 
-def _both_sides(rows: Rows, bound: float = 1.0) -> Iterator[Answer]:
-    half = max(1, math.ceil(len(rows) / 2) - 1)
-    for chosen in lowest(krum_scores(rows, half), half):
-        scores = [math.dist(row, mean([rows[k] for k in chosen])) for row in rows]
-        deviation = stdev(scores) if len(scores) > 1 else 0.0
-        kept = [k for k, score in enumerate(scores) if abs(score - fmean(scores)) <= bound * deviation]
-        if kept:
-            yield mean([rows[k] for k in kept])
-
-
 # Auror
 
 
@@ -134,8 +124,6 @@ def _largest_f(n: int) -> int:
     return (n - 1) // 2
 
 
-_uncentred: Callable[..., Iterator[Answer]] = lambda rows, f, c=1.0: _without_outliers(rows, rows, f, c)  # noqa: E731
-
 DNC = Reference(
     "dnc",
     "Shejwalkar and Houmansadr, Manipulating the Byzantine, NDSS 2021, with all coordinates",
@@ -143,7 +131,7 @@ DNC = Reference(
     (
         Variant(
             ("centring: yours looks like rows are projected as they are, the paper subtracts their mean first",),
-            _uncentred,
+            lambda rows, f, c=1.0: _without_outliers(rows, rows, f, c),
         ),
     ),
     _largest_f,
@@ -158,10 +146,6 @@ THREE_SIGMA = Reference(
         Variant(
             ("centre: yours looks like the mean of all rows, FedML's is that of half of them, by Krum scores",),
             _from_the_mean,
-        ),
-        Variant(
-            ("bounds: yours looks like low scores are dropped too, FedML drops high ones alone",),
-            _both_sides,
         ),
     ),
     parameters={"bound": lambda n: (0.5, 1.0, 1.5)[n % 3]},

@@ -36,9 +36,13 @@ def _strict(rows: Rows, theta: float = 4.0, weights: Sequence[float] | None = No
 
 def sign_majority(rows: Rows, step: float | None = None) -> list[Answer]:
     """Step in the direction of most signs (algorithm 1); by default as far as the median row does."""
+    return [_steps(rows, step, votes(rows))]
+
+
+def _steps(rows: Rows, step: float | None, directions: Sequence[float]) -> Answer:
     if step is None:
         step = median(math.fsum(map(abs, row)) / len(row) for row in rows)
-    return [[step * sign(vote) for vote in votes(rows)]]
+    return [step * sign(direction) for direction in directions]
 
 
 ROBUST_LEARNING_RATE = Reference(
@@ -74,10 +78,7 @@ SIGN_MAJORITY = Reference(
     (
         Variant(
             ("vote: yours looks like the sign of the mean of all rows, the paper's is that of the sum of signs",),
-            lambda rows, step=None: [
-                [abs(largest) * sign(a) for a in fedavg(rows)[0]]
-                for largest in [max(map(abs, sign_majority([row for row in rows if any(row)] or rows, step)[0]))]
-            ],
+            lambda rows, step=None: [_steps(rows, step, fedavg(rows)[0])],
         ),
     ),
     parameters={"step": lambda n: (0.1, 1.0, 3.0)[n % 3]},

@@ -20,7 +20,7 @@ from fflbench.registration import attack
 from fflbench.registry import Kind
 from tests.played import finished
 
-FLTRUST, ENGINE = FILES = [str(Path(__file__).parent / f"{name}.py") for name in ("fltrust", "torch_engine")]
+ROOT_ALONE, ENGINE = FILES = [str(Path(__file__).parent / f"{name}.py") for name in ("root_alone", "torch_engine")]
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +146,10 @@ def test_a_suite_with_a_rule_that_needs_root_examples_is_estimated_and_runs(load
     )
     estimated = defense_seconds(registry.get(Kind.TASK, "digits-mlp").create(), chain.defense(name))
     assert min(estimated) > 0
-    words = ["run", str(tmp_path / "own.toml"), "--out", str(tmp_path), "--dry-run", "--plugin", FLTRUST]
+    words = ["run", str(tmp_path / "own.toml"), "--out", str(tmp_path), "--dry-run", "--plugin", ROOT_ALONE]
     dry = CliRunner().invoke(app, words)
     assert dry.exit_code == 0, dry.output
-    (record,) = fflbench.run(tmp_path / "own.toml", out=tmp_path, workers=1, plugins=[FLTRUST])
+    (record,) = fflbench.run(tmp_path / "own.toml", out=tmp_path, workers=1, plugins=[ROOT_ALONE])
     assert record.status == "done"
 
 

@@ -121,6 +121,10 @@ def test_the_nearest_name_is_suggested_for_an_unknown_definition():
         find_reference("krumm")
 
 
+NO_FUNCTION_OF_A_MATRIX = {"fltrust", "signguard"}
+"""Rules that need a root update, or count signs in a random window: their slow definitions stand beside their tests."""
+
+
 def test_every_registered_rule_and_preaggregation_has_a_reference():
-    registered = [entry.name for kind in (Kind.RULE, Kind.PREAGGREGATION) for entry in registry.entries(kind)]
-    assert sorted(registered) == sorted(REFERENCES)
+    registered = {entry.name for kind in (Kind.RULE, Kind.PREAGGREGATION) for entry in registry.entries(kind)}
+    assert registered - NO_FUNCTION_OF_A_MATRIX == set(REFERENCES)
