@@ -11,6 +11,8 @@ from fflbench.federation import Rule, chain
 from fflbench.federation.transport import Setting
 from fflbench.registration import rule
 
+WITH_MEMORY = ("centered-clipping", "clipped-clustering", "three-sigma")
+
 
 def rounds(n=6, d=5, count=4, seed=0):
     rng = np.random.default_rng(seed)
@@ -26,7 +28,7 @@ def test_foolsgold_keeps_its_history_from_call_to_call():
     assert foolsgold.round == 4
 
 
-@pytest.mark.parametrize("defense", ["foolsgold", "reputation", "multi-krum", "bucketing + median"])
+@pytest.mark.parametrize("defense", ["foolsgold", "reputation", "multi-krum", "bucketing + median", *WITH_MEMORY])
 def test_aggregates_are_those_of_a_federation_with_this_seed(defense):
     sizes, columns = np.arange(3, 15), Columns.of_length(5)
     of_federation, aggregator = chain.defense(defense), Aggregator(defense, participants=12, seed=7)

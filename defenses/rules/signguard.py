@@ -34,8 +34,8 @@ def signguard(
 
     with m the median norm and $S_2$ the largest cluster that mean shift finds among the shares of the three signs, each
     divided by its maximum. Signs are counted in a randomly drawn window of consecutive coordinates. As in the authors'
-    code, the bandwidth is the mean distance to the nearest half; it is estimated from all updates, theirs from at
-    most 50.
+    code, the bandwidth is the mean radius of the nearest half of the updates; all count for it, in their code at most
+    50.
     """
     middle = float(np.median(norms))
     usual = (norms > lower * middle) & (norms < upper * middle)
@@ -61,9 +61,11 @@ def sign_shares(rows: Matrix, share: float, rng: np.random.Generator) -> npt.NDA
 def largest_cluster(features: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Return which rows of features belong to the largest cluster of mean shift."""
     # Loaded on first use: it takes a second.
-    from sklearn.cluster import MeanShift, estimate_bandwidth
+    from sklearn.cluster import MeanShift
 
-    bandwidth = estimate_bandwidth(features, quantile=0.5)
+    distances = np.linalg.norm(features[:, None] - features, axis=2)
+    # As scikit-learn estimates it, but exactly 0 where features are equal.
+    bandwidth = float(np.sort(distances, axis=1)[:, max(1, len(features) // 2) - 1].mean())
     if bandwidth == 0:
         _, labels = np.unique(features, axis=0, return_inverse=True)
     else:

@@ -5,11 +5,12 @@ from statistics import fmean, median
 
 import numpy as np
 import pytest
-from fflbench.defenses.rules.signguard import largest_cluster
+from fflbench.defenses.rules.signguard import largest_cluster, sign_shares
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import estimate_bandwidth
 
-from fflbench import Aggregator, aggregate
+from fflbench import aggregate
 from fflbench.errors import ParameterError
 from tests.defenses.test_rules import assert_among
 from tests.strategies import normal_matrices
@@ -62,20 +63,21 @@ def features_of(rows):
     return [tuple(value / largest for value, largest in zip(share, most, strict=True)) for share in shares]
 
 
-def signguard(rows, window=slice(None), factor=1.0):
-    """Both filters, clipping and the mean; None where nothing passes."""
+def signguard(rows, moved=0.0):
+    """Both filters, clipping and the mean; None where nothing passes. `moved` displaces the features at random."""
     norms = [math.hypot(*row) for row in rows]
     middle = median(norms)
-    points = features_of([row[window] for row in rows])
-    kept = clustered(points, bandwidth_of(points) * factor)
+    rng = np.random.default_rng(0)
+    points = [tuple(point + moved * rng.normal(size=3)) for point in features_of(rows)]
+    kept = clustered(points, bandwidth_of(points))
     kept = [k for k in sorted(kept) if 0.1 * middle < norms[k] < 3 * middle]
     clipped = [[value * min(1.0, middle / norms[k]) for value in rows[k]] for k in kept]
     return [fmean(column) for column in zip(*clipped, strict=True)] if kept else None
 
 
-def decided(rows, window=slice(None)):
-    """The answer, where a little rounding of the bandwidth does not change it."""
-    answers = [signguard(rows, window, factor) for factor in (1, 1 - 1e-6, 1 + 1e-6)]
+def decided(rows):
+    """The answer, where it does not depend on ties: shares of signs have few values."""
+    answers = [signguard(rows, moved) for moved in (0, 1e-9, -1e-9)]
     assume(answers[0] == answers[1] == answers[2] and answers[0] is not None)
     return answers[0]
 
@@ -83,15 +85,25 @@ def decided(rows, window=slice(None)):
 @given(normal_matrices(st.integers(2, 12), st.integers(5, 30)), st.sampled_from([1.0, 4.0]))
 def test_signguard_is_its_definition(updates, factor):
     updates[0] *= factor
-    assert_among(aggregate("signguard", updates, share=1.0), [decided(updates.tolist())], updates)
+    wanted = decided(updates.tolist())
+    assert_among(aggregate("signguard", updates, share=1.0), [wanted], updates)
 
 
-@given(normal_matrices(st.integers(3, 8), st.integers(20, 29)), st.integers(0, 9))
-@settings(max_examples=20)
-def test_signs_are_counted_in_a_window_of_a_tenth_of_the_coordinates(updates, seed):
-    rows, width = updates.tolist(), updates.shape[1] // 5
-    allowed = [decided(rows, slice(start, start + width)) for start in range(updates.shape[1] - width + 1)]
-    assert_among(Aggregator("signguard", share=0.2, seed=seed)(updates), allowed, updates)
+@given(normal_matrices(st.integers(1, 8), st.integers(1, 29)), st.integers(0, 9))
+@settings(max_examples=30)
+def test_signs_are_counted_in_a_window_of_a_share_of_the_coordinates(updates, seed):
+    rows, d = updates.tolist(), updates.shape[1]
+    width = max(1, d // 5)
+    found = sign_shares(updates, 0.2, np.random.default_rng(seed))
+    windows = [[row[start : start + width] for row in rows] for start in range(d - width + 1)]
+    assert min(np.abs(found - np.array(features_of(each))).max() for each in windows) < 1e-12
+
+
+@given(normal_matrices(st.integers(4, 20), st.integers(5, 30)))
+@settings(max_examples=30)
+def test_the_bandwidth_is_that_of_scikit_learn(updates):
+    points = features_of(updates.tolist())
+    assert bandwidth_of(points) == pytest.approx(estimate_bandwidth(np.array(points), quantile=0.5), abs=1e-6)
 
 
 def test_reversed_and_long_updates_are_left_out_and_long_ones_clipped():
