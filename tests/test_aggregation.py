@@ -319,7 +319,9 @@ def test_a_parameter_called_self_is_as_unknown_as_any_other():
         aggregate("median", UPDATES, **{"self": 3})
 
 
-RULES = [entry.name for entry in registry.entries(Kind.RULE)]
+RULES = [entry.name for entry in registry.entries(Kind.RULE) if not entry.root_update]
+CHANGE_LENGTH_OR_SIGN = {"centered-clipping", "norm-clipping", "robust-learning-rate", "sign-majority"}
+"""Rules whose aggregate of equal rows is not that row."""
 CHAINS = ["nnm + median", "bucketing + fedavg", "clipping + fedavg", "arc + krum", "clipping + nnm + trimmed-mean"]
 LARGEST = {np.float32: float(np.finfo(np.float32).max), np.float64: float(np.finfo(np.float64).max)}
 
@@ -346,7 +348,7 @@ def test_the_largest_numbers_give_a_finite_aggregate_or_a_refusal(name, updates,
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", [name for name in RULES if name not in CHANGE_LENGTH_OR_SIGN])
 @pytest.mark.parametrize("n", [3, 5, 7, 10, 30])
 def test_equal_rows_at_the_largest_number_of_single_precision_give_that_row(name, n):
     top = np.finfo(np.float32).max

@@ -30,9 +30,4 @@ def clipping(
 
 def clipping_coefficients(norms: npt.NDArray[np.float64], bound: float) -> Coefficients:
     """Return the coefficients that leave no norm above the bound."""
-    return np.diag(clipping_factors(norms, bound))
-
-
-def clipping_factors(norms: npt.NDArray[np.float64], bound: float) -> npt.NDArray[np.float64]:
-    """Return the factor for each row that leaves no norm above the bound."""
-    return np.divide(bound, norms, out=np.ones_like(norms), where=norms > bound)
+    return np.diag(np.divide(bound, norms, out=np.ones_like(norms), where=norms > bound))

@@ -6,6 +6,12 @@ import numpy.typing as npt
 from fflbench.plugin import Matrix, Vector, View, over_sorted_columns, weighted_mean
 
 
+def clipping_factors(norms: npt.NDArray[np.float64], bound: float) -> npt.NDArray[np.float64]:
+    """Return the factor of each row that leaves no norm above the bound."""
+    factors: npt.NDArray[np.float64] = np.divide(bound, norms, out=np.ones_like(norms), where=norms > bound)
+    return factors
+
+
 def scaled_mean(updates: Matrix, factors: npt.NDArray[np.float64], divisor: float) -> Vector:
     """Return the sum of the rows, each multiplied by its factor, divided by a number such as that of the rows."""
     if not factors.any():

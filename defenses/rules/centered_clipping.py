@@ -7,8 +7,7 @@ from annotated_types import Ge, Gt
 
 from fflbench.plugin import Rule, ServerSetting, Vector, View, require_rows, rule
 
-from ..preaggregations.clipping import clipping_factors
-from ._rows import distances_from, scaled_mean
+from ._rows import clipping_factors, distances_from, scaled_mean
 
 
 @rule("centered-clipping", title="Centered clipping", tolerates="f <= n/10")

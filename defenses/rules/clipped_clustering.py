@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from fflbench.plugin import Rule, ServerSetting, Vector, View, gram, require_rows, rule
 
-from ..preaggregations.clipping import clipping_factors
-from ._rows import scaled_mean, weights_by_sender
+from ._rows import clipping_factors, scaled_mean, weights_by_sender
 
 Members: TypeAlias = npt.NDArray[np.bool_]
 """Whether each row belongs to a cluster."""

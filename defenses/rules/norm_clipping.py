@@ -8,8 +8,7 @@ from annotated_types import Ge, Gt
 
 from fflbench.plugin import Columns, Matrix, Vector, rule
 
-from ..preaggregations.clipping import clipping_factors
-from ._rows import scaled_mean
+from ._rows import clipping_factors, scaled_mean
 
 
 @rule("norm-clipping", title="Norm clipping")

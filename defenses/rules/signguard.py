@@ -12,8 +12,7 @@ from annotated_types import Ge, Gt, Le
 
 from fflbench.plugin import Columns, Matrix, NoAnswerError, Vector, rule
 
-from ..preaggregations.clipping import clipping_factors
-from ._rows import scaled_mean
+from ._rows import clipping_factors, scaled_mean
 
 
 @rule("signguard", title="SignGuard", tolerates="f < n/2")

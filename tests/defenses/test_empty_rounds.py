@@ -24,7 +24,7 @@ PREAGGREGATED = [f"{entry.name} + median" for entry in registry.entries(Kind.PRE
 
 @pytest.mark.parametrize("name", [*(entry.name for kind in KINDS for entry in registry.entries(kind)), *PREAGGREGATED])
 def test_a_round_without_a_finite_row_reaches_the_rule_and_keeps_the_model(name, monkeypatch):
-    task = registry.get(Kind.TASK, "digits-mlp").create(rounds=2)
+    task = registry.get(Kind.TASK, "digits-mlp").create(rounds=2, root_examples=10)
     it = Federation(task, SendsInfinity(share=1.0), chain.defense(name), 0)
     asked, rule = [], it.defense.rule
     method = "aggregate_with" if isinstance(rule, FunctionRule) else "aggregate"
