@@ -64,12 +64,12 @@ def features_of(rows):
 
 
 def signguard(rows, displaced=0):
-    """Both filters, clipping and the mean; None where nothing passes. A seed above 0 displaces features a little."""
+    """Both filters, clipping and the mean; None where nothing passes. A seed above 0 changes features a little."""
     norms = [math.hypot(*row) for row in rows]
     middle = median(norms)
     rng, size = np.random.default_rng(displaced), 1e-6 if displaced else 0
     points = [tuple(point + size * rng.normal(size=3)) for point in features_of(rows)]
-    kept = clustered(points, bandwidth_of(points))
+    kept = clustered(points, bandwidth_of(points) * (1 + 10 * size * (-1) ** displaced))
     kept = [k for k in sorted(kept) if 0.1 * middle < norms[k] < 3 * middle]
     clipped = [[value * min(1.0, middle / norms[k]) for value in rows[k]] for k in kept]
     return [fmean(column) for column in zip(*clipped, strict=True)] if kept else None
