@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.timing import Ratio
 from fflbench import registry
+from fflbench.arrays import kernels
 from fflbench.federation import Columns, Setting, chain
 from fflbench.types import Matrix
 
@@ -32,8 +33,10 @@ def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
 
 def peak_bytes_by_defense(n: int, d: int) -> dict[str, int]:
     """Return the peak in bytes of a round of every defense, with n updates of d columns."""
-    # Memory of modules is not counted.
+    # Memory of modules and of the compiler is not counted.
     registry.load_installed()
+    for name in DEFENSES:
+        _peak_bytes_of_round(name, np.empty((n, kernels.COMPILED // n + 1), np.float32))
     tracemalloc.start()
     try:
         rows = np.empty((n, d), np.float32)

@@ -1,7 +1,6 @@
 """Sorting networks compiled to machine code, for large matrices: one pass over the matrix, at the speed of memory.
 
 Every comparator is a minimum and a maximum of two vector registers, each of which holds several columns of one row.
-Numba keeps the code that it compiled on disk. Importing this module imports numba, which takes a while.
 """
 
 import functools
@@ -13,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
+from fflbench.arrays.compilation import compile_function
 from fflbench.arrays.sorting_networks import needed_comparators
 
 ROWS = 128
@@ -42,16 +41,8 @@ def compiled_selection(n: int, first: int, last: int, *, ordered: bool) -> Selec
     updates, ranked = (numba.types.Array(numba.float32, 2, layout) for layout in ("C", "F" if ordered else "C"))
     network = (n, first, last, ordered)
     signature = (updates, numba.int64, ranked, *(numba.types.literal(value) for value in network))
-    # Code cannot be kept where no folder is writable, or no space left; it is compiled for this process then.
-    for cache in (True, False):
-        try:
-            function = numba.njit(_select_ranks, nogil=True, cache=cache)
-            function.compile(signature)
-        except (NumbaError, OSError, RuntimeError):
-            continue
-        run = function.overloads[signature].entry_point
-        return lambda updates, start, ranked: run(updates, start, ranked, *network)
-    return None
+    run = compile_function(_select_ranks, signature)
+    return run and (lambda updates, start, ranked: run(updates, start, ranked, *network))
 
 
 def _select_ranks(

@@ -18,6 +18,7 @@ from fflbench.types import Coefficients, Matrix, Vector
 
 if TYPE_CHECKING:
     from fflbench.arrays.compiled_networks import Selection
+    from fflbench.arrays.compiled_products import Products
 
 BLOCK = 1 << 18
 """Values in a block of columns: a megabyte of float32, which fits into a core's cache; products use a quarter."""
@@ -114,13 +115,28 @@ def over_sorted_columns(
 
 def _compiled_selection(updates: Matrix, first: int, last: int, *, ordered: bool) -> "Selection | None":
     """Return compiled code that selects ranks, or None where the matrix is too small for it or it is not available."""
-    if updates.size < COMPILED or updates.dtype != np.float32 or not updates.flags.c_contiguous:
+    if not _is_large(updates) or not updates.flags.c_contiguous:
         return None
     try:
-        from fflbench.arrays import compiled_networks
+        from fflbench.arrays.compiled_networks import compiled_selection
     except ImportError:
         return None
-    return compiled_networks.compiled_selection(len(updates), first, last, ordered=ordered)
+    return compiled_selection(len(updates), first, last, ordered=ordered)
+
+
+def _compiled_products(updates: npt.NDArray[Any]) -> "Products | None":
+    """Return compiled code that multiplies rows, or None, likewise."""
+    if not _is_large(updates):
+        return None
+    try:
+        from fflbench.arrays.compiled_products import compiled_products
+    except ImportError:
+        return None
+    return compiled_products()
+
+
+def _is_large(updates: npt.NDArray[Any]) -> bool:
+    return updates.size >= COMPILED and updates.dtype == np.float32
 
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -219,6 +235,8 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
     """Return all inner products of rows, in double precision so that distances of close or huge rows are accurate."""
     n, d = updates.shape
     width = max(1, BLOCK // 4 // n)
+    if compiled := _compiled_products(updates):
+        return _gram_by_compiled_code(updates, compiled)
 
     # Numpy uses BLAS's routine for a matrix times its own transpose where it recognises one. For few rows that is
     # slower than the general product; an additional empty row on one side keeps numpy from recognising it.
@@ -234,6 +252,21 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
     with _one_blas_thread():
         partial = _run_blocks(work, range(0, d, width), lambda: np.zeros((n + more, min(width, d))))
         return sum(partial, np.zeros((n, n)))
+
+
+def _gram_by_compiled_code(updates: npt.NDArray[Any], add_products: "Products") -> npt.NDArray[np.float64]:
+    n, d = updates.shape
+    size = n + -n % 4
+
+    def work(start: int, space: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        products = np.zeros((size, size))
+        add_products(updates[:, start : start + STRETCH], products)
+        return products
+
+    products = sum(_run_blocks(work, range(0, d, STRETCH), lambda: np.empty(0)), np.zeros((size, size)))
+    below = np.tril(products[:n, :n])
+    whole: npt.NDArray[np.float64] = below + np.tril(below, -1).T
+    return whole
 
 
 def squared_distances(updates: Matrix) -> npt.NDArray[np.float64]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fflbench import aggregate
-from fflbench.arrays import compiled_networks, kernels
+from fflbench.arrays import compilation, compiled_networks, kernels
 from tests.strategies import matrices
 
 # Few, since each number of rows is compiled once.
@@ -77,7 +77,7 @@ def test_numpy_takes_over_where_numba_is_missing_or_cannot_compile(monkeypatch):
         raise OSError("no space left on device")
 
     compiled_networks.compiled_selection.cache_clear()
-    monkeypatch.setattr(compiled_networks.numba, "njit", refuse)
+    monkeypatch.setattr(compilation.numba, "njit", refuse)
     np.testing.assert_array_equal(kernels.over_sorted_columns(updates, lambda block: block[1]), wanted)
     compiled_networks.compiled_selection.cache_clear()
 
