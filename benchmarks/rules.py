@@ -44,7 +44,7 @@ RULES = (
 PREAGGREGATIONS = (
     Method("nnm", "NNM", {"f": F}, {"f": F}, {"many": 6, "long": 6}),
     Method("bucketing", "Bucketing", {"s": 2}, {"s": 2}, {"many": 4, "long": 4}),
-    Method("clipping", "Clipping", {"bound": 2.0}, {"c": 2}, {"many": 4, "long": 4}),
+    Method("clipping", "Clipping", {"bound": 2.0}, {"c": 2.0}, {"many": 4, "long": 4}),
     Method("arc", "ARC", {"f": F}, {"f": F}, {"many": 4, "long": 4}),
 )
 

@@ -4,6 +4,7 @@ Every comparator is a minimum and a maximum of two vector registers, each of whi
 """
 
 import functools
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,9 @@ def compiled_selection(n: int, first: int, last: int, *, ordered: bool) -> Selec
     if n > ROWS:
         return None
     updates, ranked = (numba.types.Array(numba.float32, 2, layout) for layout in ("C", "F" if ordered else "C"))
-    network = (n, first, last, ordered)
+    # Code on disk is that of the same list of comparators, which numba does not see.
+    edition = zlib.crc32(repr(needed_comparators(n, first, last, ordered=ordered)).encode())
+    network = (n, first, last, ordered, edition)
     signature = (updates, numba.int64, ranked, *(numba.types.literal(value) for value in network))
     run = compile_function(_select_ranks, signature)
     return run and (lambda updates, start, ranked: run(updates, start, ranked, *network))
@@ -53,6 +56,7 @@ def _select_ranks(
     first: int,
     last: int,
     ordered: bool,
+    edition: int,
 ) -> None:
     tile = np.empty(n * TILE, np.float32)
     for begin in range(0, ranked.shape[1], TILE):
