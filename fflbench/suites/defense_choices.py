@@ -75,7 +75,7 @@ def _parameters_by_part(parts: Parts, flat: Mapping[str, Any], mode: str) -> dic
 
 
 def _expand_star(labels: Sequence[str], tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return labels with every other registered rule and named chain in the place of a star."""
+    """Return labels with other registered rules and named chains in the place of a star."""
     if "*" not in labels:
         return list(labels)
     taken = set()
@@ -86,9 +86,11 @@ def _expand_star(labels: Sequence[str], tables: Mapping[str, Mapping[str, Any]])
     others = []
     for entry in (*registry.entries(Kind.RULE), *registry.entries(Kind.DEFENSE)):
         parts = chain.parse(entry.name)
-        # A transport that shows only a sum may be ideal, without a protocol whose cost could be measured.
+        # A transport that shows only a sum may be ideal, without a protocol whose cost could be measured. Not every
+        # task has examples at the server.
         if (
             str(parts) not in taken
+            and not parts.rule.root_update
             and parts.transport.target.rows != "sum"
             and not _missing_dependency(parts.transport)
         ):

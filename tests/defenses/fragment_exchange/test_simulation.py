@@ -53,7 +53,9 @@ def simulating(mode, times=1, deviation=None, **fields):
 def test_simulating_changes_nothing_however_attackers_deviate(mode, deviation):
     trying, plain = (simulating(mode, times, deviation) for times in (20, 0))
     for _ in range(3):
-        assert trying.run_round() == plain.run_round()
+        item, unchanged = trying.run_round(), plain.run_round()
+        assert (item.pop("simulations"), unchanged.pop("simulations")) == (20, 0)
+        assert item == unchanged
     assert trying.weights.tobytes() == plain.weights.tobytes()
     for owner, memory in plain.defense.memory.items():
         for name, array in memory.items():
