@@ -35,7 +35,7 @@ python -m benchmarks --check                                        # fails belo
 
 - Rounds: "ours" is the time of two cells side by side, divided by the rounds they run together, as in a suite. One
   federation alone uses one core, so that one MNIST round takes longer than in pfl-research with two workers.
-- Median: of an even number of values, torch and ByzFL take the lower of the two middle ones, fflbench their mean.
+- Median: of an even number of values, torch takes the lower of the two middle ones, ByzFL and fflbench their mean.
 - Load is that of the machine at the start of a measurement, the processes of the previous one included.
 - Memory is the peak of a run with all its processes; shared memory counts once.
 

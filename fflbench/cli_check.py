@@ -20,8 +20,8 @@ def check_command(
     rule: Annotated[
         str | None,
         typer.Option(
-            help="Compare with this definition: fedavg, median, trimmed-mean, krum, multi-krum, foolsgold, reputation, "
-            "nnm, bucketing, clipping or arc."
+            help="Compare with the definition of this rule or pre-aggregation: krum, bulyan, nnm or another that has "
+            "one (docs/extend.md)."
         ),
     ] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only plugins of this kind, if several share the name.")] = None,

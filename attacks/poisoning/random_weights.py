@@ -14,14 +14,16 @@ from ._crafted_rows import send_without_data
 class RandomWeights(Attack):
     """Send a model with random parameters, drawn anew by every attacker in every round.
 
-    They are uniform between 0 and a scale, as in FedSecurity, or Gaussian with mean 0 and the scale as standard
-    deviation, as in RSA, whose authors' code has 10000. Buffers are sent unchanged.
+    They are uniform between -1 and 1 times a scale, as in FedSecurity, or Gaussian with mean 0 and the scale as
+    standard deviation, as in RSA, whose authors' code has 10000. Buffers are sent unchanged.
     """
 
     distribution: Annotated[Literal["uniform", "gaussian"], "distribution of every parameter"] = "uniform"
-    scale: Annotated[float, Gt(0), "upper end of the uniform distribution, deviation of the Gaussian"] = 1.0
+    scale: Annotated[float, Gt(0), "end of the uniform distribution, deviation of the Gaussian"] = 1.0
 
     def poison_updates(self, known: Known) -> Matrix:
         weights = known.weights[known.columns.parameters].astype(np.float64)
-        draw = known.rng.random if self.distribution == "uniform" else known.rng.standard_normal
-        return send_without_data(known, self.scale * draw((len(known.updates), len(weights))) - weights)
+        shape = len(known.updates), len(weights)
+        uniform = self.distribution == "uniform"
+        drawn = known.rng.uniform(-1, 1, shape) if uniform else known.rng.standard_normal(shape)
+        return send_without_data(known, self.scale * drawn - weights)
