@@ -57,6 +57,10 @@ class AdaptiveSearch(Attack):
 
     calls: Annotated[int, Ge(1), "aggregates that are simulated in a round, at most"] = 40
 
+    @property
+    def simulations_per_round(self) -> int:
+        return self.calls
+
     def poison_updates(self, known: Known) -> Matrix:
         change = last_global_change(self.memory, known)
         honest = known_rows(known)

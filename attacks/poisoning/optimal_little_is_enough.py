@@ -27,6 +27,10 @@ class OptimalLittleIsEnough(Attack):
 
     evaluations: Annotated[int, Ge(1), "aggregates that are simulated in a round"] = 20
 
+    @property
+    def simulations_per_round(self) -> int:
+        return self.evaluations
+
     def poison_updates(self, known: Known) -> Matrix:
         honest = known_rows(known)
         mean, deviation = mean_of_rows(honest), deviation_of_rows(honest)

@@ -271,6 +271,11 @@ class Attack:
         self.memory = memories["attack"]
 
     @property
+    def simulations_per_round(self) -> int:
+        """Aggregates that it simulates in a round, at most: for estimates of the time that a cell takes."""
+        return 0
+
+    @property
     def targeted(self) -> bool:
         """Whether it has a goal, so that its success rate says more than the model's accuracy."""
         return self.overrides("goal")

@@ -49,6 +49,11 @@ class AttackWrapper(Attack):
         return tuple(dict.fromkeys((*self.knows, *self.wrapped.needed_knowledge)))
 
     @property
+    def simulations_per_round(self) -> int:
+        """Aggregates that the wrapped attack simulates in a round."""
+        return self.wrapped.simulations_per_round
+
+    @property
     def memories(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """Its own memory and those of the wrapped attack."""
         inner = {f"{INNER}-{owner}": memory for owner, memory in self.wrapped.memories.items()}

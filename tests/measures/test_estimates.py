@@ -47,3 +47,23 @@ def test_one_local_step_is_estimated_faster_than_many_epochs(name, attack):
     saved = participants * (1000 * held - task.batch_size)
     difference = estimate_fedavg_cell(task) - estimate_fedavg_cell(replace(task, local_steps=1))
     np.testing.assert_allclose(difference, training(task, saved))
+
+
+def test_rounds_that_attackers_simulate_are_estimated_too():
+    class Timing:
+        """A second for local training, and one for the defense, in every round."""
+
+        def training(self, task):
+            return 1.0
+
+        def defense(self, task, defense):
+            return 0.0, 1.0
+
+    measure, task = create_plugin(Kind.MEASURE, "robustness"), create_plugin(Kind.TASK, "digits-mlp", rounds=5)
+
+    def estimate(name, **fields):
+        return measure.estimate_seconds(task, defense("median"), create_plugin(Kind.ATTACK, name, **fields), Timing())
+
+    assert estimate("min-max") == 5 * 2
+    assert estimate("adaptive-search", calls=7) == 5 * (2 + 7)
+    assert estimate("on-off", inner={"name": "optimal-inner-product", "parameters": {}}) == 5 * (2 + 20)
