@@ -87,7 +87,7 @@ class Aggregator:
         """
         matrix = check_updates(updates)
         try:
-            return like(self._aggregate(matrix, weights, participants), updates)
+            return like(self._aggregate(matrix, weights, participants, all_finite=True), updates)
         except NoAnswerError as reason:
             raise ParameterError(f"{self._defense} has no answer: {reason}") from reason
 
@@ -101,7 +101,7 @@ class Aggregator:
         if self.round:
             twin._chain = self._chain.simulation_copy(twin._seed)
         try:
-            return twin._aggregate(np.array(updates), None, None)
+            return twin._aggregate(np.array(updates), None, None, all_finite=False)
         except (NoAnswerError, _NotFiniteError):
             return None
 
@@ -118,7 +118,7 @@ class Aggregator:
     def _defense(self) -> str:
         return f'defense "{self._name}"'
 
-    def _aggregate(self, matrix: Matrix, weights: Any, participants: Any) -> Vector:
+    def _aggregate(self, matrix: Matrix, weights: Any, participants: Any, *, all_finite: bool) -> Vector:
         """Return the aggregate of one round and count the round, or raise an error and leave the memory as it was."""
         n, d = matrix.shape
         sizes: npt.NDArray[Any] = np.ones(n) if weights is None else _check_weights(weights, n)
@@ -142,7 +142,8 @@ class Aggregator:
         )
         before, rng = self.memory, stream(self._seed, "rule", self.round)
         try:
-            result, feedback = self._chain.server.aggregate(view.without_non_finite().read_only(), rng)
+            finite = view if all_finite else view.without_non_finite()
+            result, feedback = self._chain.server.aggregate(finite.read_only(), rng)
             chain.check_feedback(feedback, total)
             self._check_result(result, d)
         except BaseException:
