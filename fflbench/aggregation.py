@@ -87,7 +87,7 @@ class Aggregator:
         """
         matrix = check_updates(updates)
         try:
-            return like(self._aggregate(matrix, weights, participants), updates)
+            return like(self._aggregate(matrix, weights, participants, all_finite=True), updates)
         except NoAnswerError as reason:
             raise ParameterError(f"{self._defense} has no answer: {reason}") from reason
 
@@ -102,7 +102,7 @@ class Aggregator:
         if self.round:
             twin._chain = self._chain.simulation_copy(twin._seed)
         try:
-            return twin._aggregate(read_only(updates), None, None, gram)
+            return twin._aggregate(read_only(updates), None, None, gram, all_finite=False)
         except (NoAnswerError, _NotFiniteError):
             return None
 
@@ -119,7 +119,9 @@ class Aggregator:
     def _defense(self) -> str:
         return f'defense "{self._name}"'
 
-    def _aggregate(self, matrix: Matrix, weights: Any, participants: Any, gram: Gram = kernels.gram) -> Vector:
+    def _aggregate(
+        self, matrix: Matrix, weights: Any, participants: Any, gram: Gram = kernels.gram, *, all_finite: bool
+    ) -> Vector:
         """Return the aggregate of one round and count the round, or raise an error and leave the memory as it was."""
         n, d = matrix.shape
         sizes: npt.NDArray[Any] = np.ones(n) if weights is None else _check_weights(weights, n)
@@ -143,7 +145,8 @@ class Aggregator:
         )
         before, rng = self.memory, stream(self._seed, "rule", self.round)
         try:
-            result, feedback = self._chain.server.aggregate(view.without_non_finite().read_only(), rng, gram)
+            finite = view if all_finite else view.without_non_finite()
+            result, feedback = self._chain.server.aggregate(finite.read_only(), rng, gram)
             chain.check_feedback(feedback, total)
             self._check_result(result, d)
         except BaseException:

@@ -141,9 +141,17 @@ def _is_large(updates: npt.NDArray[Any]) -> bool:
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which rows hold neither NaN nor infinity."""
+
     # A row's sum is finite where all of it is, unless it overflows: only those rows are checked value by value.
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite: npt.NDArray[np.bool_] = np.isfinite(updates.sum(1))
+    def work(start: int, space: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        # Each thread has settings of its own.
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: npt.NDArray[np.bool_] = np.isfinite(updates[:, start : start + STRETCH].sum(1))
+        return found
+
+    finite = np.ones(len(updates), bool)
+    for found in _run_blocks(work, range(0, updates.shape[1], STRETCH), lambda: np.empty(0)):
+        finite &= found
     for row in np.flatnonzero(~finite):
         finite[row] = np.isfinite(updates[row]).all()
     return finite
