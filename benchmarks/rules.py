@@ -16,7 +16,7 @@ from fflbench.federation import Columns, View, chain
 from fflbench.federation.rule import Geometry
 from fflbench.types import Matrix
 
-SIZES = {"many": (50, 1_000_000), "long": (10, 14_728_266)}
+SIZES = {"many": (50, 1_000_000), "long": (10, 14_728_266), "few": (12, 1_000_000)}
 """Numbers of participants and of values of a model."""
 F = "f"
 """Value of a parameter that stands for the number of attackers: a fifth of the participants."""
@@ -40,6 +40,14 @@ RULES = (
     Method("trimmed-mean", "TrMean", {"f": F}, {"f": F}, {"many": 15, "long": 20}, {"long": 1 / 1.5}),
     Method("krum", "Krum", {"f": F}, {"f": F}, {"many": 4, "long": 4}),
     Method("multi-krum", "MultiKrum", {"f": F}, {"f": F}, {"many": 6, "long": 6}),
+    # ByzFL takes three steps towards the geometric median, fflbench finds it.
+    Method("geometric-median", "GeometricMedian", {}, {}, {"many": 4}),
+    Method("meamed", "Meamed", {"f": F}, {"f": F}, {"many": 4}),
+    Method("monna", "MoNNA", {"f": F}, {"f": F}, {"many": 4}),
+    Method("caf", "CAF", {"f": F}, {"f": F}, {"many": 4}),
+    Method("centered-clipping", "CenteredClipping", {}, {}, {"many": 4}),
+    Method("mda", "MDA", {"f": F}, {"f": F}, {"few": 4}),
+    Method("smea", "SMEA", {"f": F}, {"f": F}, {"few": 4}),
 )
 PREAGGREGATIONS = (
     Method("nnm", "NNM", {"f": F}, {"f": F}, {"many": 6, "long": 6}),

@@ -8,13 +8,13 @@ import torch
 from benchmarks import rules
 
 PREAGGREGATIONS = ("NNM", "Bucketing", "Clipping", "ARC")
-OTHERS = ("Median", "TrMean", "Krum", "MultiKrum", *PREAGGREGATIONS)
+OTHERS = [method.peer for method in (*rules.RULES, *rules.PREAGGREGATIONS)]
 LIMIT = "numpy's sum over rows, on as many threads"
 
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(rules, "SIZES", {"many": (5, 300)})
+    monkeypatch.setattr(rules, "SIZES", {"many": (5, 300), "few": (5, 200)})
     # The benchmark uses all cores.
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
 
