@@ -146,7 +146,8 @@ class Robustness(Measure):
 
     def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         begin, each_round = timing.defense(task, defense)
-        return begin + task.rounds * (timing.training(task) + each_round * (1 + attack.simulations_per_round))
+        seconds: float = timing.training(task) + each_round * (1 + attack.simulations_per_round)
+        return begin + task.rounds * seconds
 
     def run(self, context: Context) -> Outcome:
         from fflbench.plugin import Federation
