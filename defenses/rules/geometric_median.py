@@ -13,7 +13,7 @@ STEPS = 200
 EPSILON = np.finfo(np.float64).eps
 """Rounding error of an inner product, relative to the lengths of the rows."""
 
-PARTS = 0.5 ** np.arange(6)
+PARTS = 0.5 ** np.arange(20)
 """Parts of a step of Newton's method that are tried."""
 
 ROUNDING = 1e-7
@@ -41,7 +41,7 @@ def median_weights(products: Doubles) -> Doubles:
     of distances has no derivative: the nearest one is tried at every point (Vardi and Zhang, 2000).
     """
     n, lengths = len(products), np.sqrt(np.maximum(products.diagonal(), 0))
-    # From the row that is nearest to half of the others: rows far away have no say in that.
+    # From the row that is nearest to half of the others: rows far away do not affect it.
     spread = products.diagonal()[:, None] + products.diagonal()[None, :] - 2 * products
     weights = np.eye(n)[np.median(spread, axis=1).argmin()]
     tried = set()
@@ -99,8 +99,9 @@ def _step(products: Doubles, weights: Doubles, distances: Doubles, cosines: Doub
         return _weiszfeld_step(distances, distances > 0)
     for part in PARTS:
         moved: Doubles = weights + part * (newton - newton.sum() * weights)
-        # The squared length of the gradient, which falls in the direction of Newton's step.
-        if directions(products, moved)[1].sum() <= (1 - part / 2) * cosines.sum():
+        lengths, angles = directions(products, moved)
+        # Near the median sums of distances are equal but for rounding; the squared length of the gradient still falls.
+        if lengths.sum() < distances.sum() or angles.sum() <= (1 - part / 2) * cosines.sum():
             return moved
     return _weiszfeld_step(distances, distances > 0)
 
