@@ -19,6 +19,9 @@ PARTS = 0.5 ** np.arange(20)
 ROUNDING = 1e-7
 """Distance relative to an update's length, or length of a sum of unit vectors relative to n, that may be rounding."""
 
+LEAST_FALL = 1e-9
+"""Relative fall of the sum of distances in a step below which the median is reached, where the gradient is rounding."""
+
 
 @rule("geometric-median", title="Geometric median", tolerates="f < n/2")
 def geometric_median(updates: Matrix, *, products: Doubles) -> tuple[Vector, Doubles]:
@@ -44,7 +47,7 @@ def median_weights(products: Doubles) -> Doubles:
     # From the row that is nearest to half of the others: rows far away do not affect it.
     spread = products.diagonal()[:, None] + products.diagonal()[None, :] - 2 * products
     weights = np.eye(n)[np.median(spread, axis=1).argmin()]
-    tried = set()
+    tried, total = set(), np.inf
     for _ in range(STEPS):
         distances, cosines = directions(products, weights)
         row = int(distances.argmin())
@@ -58,8 +61,11 @@ def median_weights(products: Doubles) -> Doubles:
             weights = beside
             continue
         ratios = lengths / distances
-        if cosines.sum() <= (ROUNDING * n) ** 2 + EPSILON * (ratios.sum() ** 2 - (ratios**2).sum()):
+        rounding = (ROUNDING * n) ** 2 + EPSILON * (ratios.sum() ** 2 - (ratios**2).sum())
+        # Among rows nearly on a line the gradient may be as small as rounding while the sum still falls.
+        if cosines.sum() <= rounding and distances.sum() > (1 - LEAST_FALL) * total:
             break
+        total = distances.sum()
         weights = _step(products, weights, distances, cosines)
     return _weiszfeld_step(distances, distances > 0)
 
