@@ -16,6 +16,7 @@ from fflbench.arrays.kernels import (
     gram,
     over_sorted_columns,
     row_norms,
+    squared_distances,
     weighted_mean,
 )
 from fflbench.arrays.kernels import threads as kernel_threads
@@ -190,6 +191,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "over_sorted_columns",
     "require_rows",
     "row_norms",
+    "squared_distances",
     "weighted_mean",
     # Transports: their views and messages
     "Bytes",

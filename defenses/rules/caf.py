@@ -8,7 +8,7 @@ from fflbench.plugin import Matrix, Vector, rule, weighted_mean
 
 @rule("caf", title="CAF", tolerates="f < n/2")
 def caf(updates: Matrix, f: int, *, distances: npt.NDArray[np.float64]) -> tuple[Vector, npt.NDArray[np.float64]]:
-    r"""Reduce the weights of updates that deviate along the direction of largest variance, until 2f are gone.
+    r"""Reduce weights of updates that deviate along the direction of most variance, until their sum has fallen by 2f.
 
     $$ c_k \leftarrow c_k \left( 1 - \frac{\tau_k}{\max_{j: c_j > 0} \tau_j} \right), \qquad
        \tau_k = \langle x_k - \mu_c, v \rangle^2, \qquad \mu_c = \frac{\sum_k c_k x_k}{\sum_k c_k}

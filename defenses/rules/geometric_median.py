@@ -13,11 +13,14 @@ STEPS = 200
 EPSILON = np.finfo(np.float64).eps
 """Rounding error of an inner product, relative to the lengths of the rows."""
 
-PARTS = 0.5 ** np.arange(6)
+PARTS = 0.5 ** np.arange(20)
 """Parts of a step of Newton's method that are tried."""
 
 ROUNDING = 1e-7
 """Distance relative to an update's length, or length of a sum of unit vectors relative to n, that may be rounding."""
+
+LEAST_FALL = 1e-9
+"""Relative fall of the sum of distances in a step below which the median is reached, where the gradient is rounding."""
 
 
 @rule("geometric-median", title="Geometric median", tolerates="f < n/2")
@@ -41,10 +44,10 @@ def median_weights(products: Doubles) -> Doubles:
     of distances has no derivative: the nearest one is tried at every point (Vardi and Zhang, 2000).
     """
     n, lengths = len(products), np.sqrt(np.maximum(products.diagonal(), 0))
-    # From the row that is nearest to half of the others: rows far away have no say in that.
+    # From the row that is nearest to half of the others: rows far away do not affect it.
     spread = products.diagonal()[:, None] + products.diagonal()[None, :] - 2 * products
     weights = np.eye(n)[np.median(spread, axis=1).argmin()]
-    tried = set()
+    tried, total = set(), np.inf
     for _ in range(STEPS):
         distances, cosines = directions(products, weights)
         row = int(distances.argmin())
@@ -58,8 +61,11 @@ def median_weights(products: Doubles) -> Doubles:
             weights = beside
             continue
         ratios = lengths / distances
-        if cosines.sum() <= (ROUNDING * n) ** 2 + EPSILON * (ratios.sum() ** 2 - (ratios**2).sum()):
+        rounding = (ROUNDING * n) ** 2 + EPSILON * (ratios.sum() ** 2 - (ratios**2).sum())
+        # Among rows nearly on a line the gradient may be as small as rounding while the sum still falls.
+        if cosines.sum() <= rounding and distances.sum() > (1 - LEAST_FALL) * total:
             break
+        total = distances.sum()
         weights = _step(products, weights, distances, cosines)
     return _weiszfeld_step(distances, distances > 0)
 
@@ -99,8 +105,9 @@ def _step(products: Doubles, weights: Doubles, distances: Doubles, cosines: Doub
         return _weiszfeld_step(distances, distances > 0)
     for part in PARTS:
         moved: Doubles = weights + part * (newton - newton.sum() * weights)
-        # The squared length of the gradient, which falls in the direction of Newton's step.
-        if directions(products, moved)[1].sum() <= (1 - part / 2) * cosines.sum():
+        lengths, angles = directions(products, moved)
+        # Near the median sums of distances are equal but for rounding; the squared length of the gradient still falls.
+        if lengths.sum() < distances.sum() or angles.sum() <= (1 - part / 2) * cosines.sum():
             return moved
     return _weiszfeld_step(distances, distances > 0)
 

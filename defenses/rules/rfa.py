@@ -1,8 +1,9 @@
 """RFA. Pillutla et al., Robust aggregation for federated learning, IEEE Transactions on Signal Processing 2022."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge, Gt
 
 from fflbench.plugin import Matrix, Vector, rule, weighted_mean
@@ -16,7 +17,7 @@ def rfa(
     iterations: Annotated[int, Ge(1), "steps of the smoothed Weiszfeld algorithm"] = 3,
     nu: Annotated[float, Gt(0), "smoothing: distances below it count as it"] = 1e-6,
     *,
-    weights: Vector,
+    weights: npt.NDArray[Any],
     products: Doubles,
 ) -> tuple[Vector, Doubles]:
     r"""Approach the geometric median, weighted by numbers of examples, by a few steps from the mean.

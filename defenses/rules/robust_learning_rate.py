@@ -1,11 +1,12 @@
 """Robust learning rate. Ozdayi et al., Defending against backdoors in federated learning, AAAI 2021."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge
 
-from fflbench.plugin import Columns, Indices, Matrix, Vector, rule, weighted_mean
+from fflbench.plugin import Columns, Matrix, Vector, rule, weighted_mean
 
 from ._rows import sums_of_signs
 
@@ -17,7 +18,7 @@ def robust_learning_rate(
         float, Ge(0), "updates by which one sign must prevail; 4 of 10, 8 of 40 in the authors' code"
     ] = 4.0,
     *,
-    weights: Indices,
+    weights: npt.NDArray[Any],
     columns: Columns,
 ) -> Vector:
     r"""Average all updates by examples, and reverse the step of every parameter on whose sign too few agree.

@@ -34,7 +34,7 @@ def signguard(
     with m the median norm and $S_2$ the largest cluster that mean shift finds among the shares of the three signs, each
     divided by its maximum. Signs are counted in a randomly drawn window of consecutive coordinates. As in the authors'
     code, the bandwidth is the mean radius of the nearest half of the updates; all count for it, in their code at most
-    50.
+    50. Of fewer than 4 updates the nearest half is each update alone, so that they are taken as one cluster.
     """
     middle = float(np.median(norms))
     usual = (norms > lower * middle) & (norms < upper * middle)
@@ -58,20 +58,24 @@ def sign_shares(rows: Matrix, share: float, rng: np.random.Generator) -> npt.NDA
 
 
 def largest_cluster(features: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return which rows of features belong to the largest cluster of mean shift."""
+    """Return which rows of features belong to the largest cluster of mean shift; all where they are fewer than 4."""
+    if len(features) < 4:
+        return np.ones(len(features), np.bool_)
     # Loaded on first use: it takes a second.
     from sklearn.cluster import MeanShift
 
     distances = np.linalg.norm(features[:, None] - features, axis=2)
     # As scikit-learn estimates it, but exactly 0 where features are equal.
-    bandwidth = float(np.sort(distances, axis=1)[:, max(1, len(features) // 2) - 1].mean())
+    bandwidth = float(np.sort(distances, axis=1)[:, len(features) // 2 - 1].mean())
     if bandwidth == 0:
-        _, labels = np.unique(features, axis=0, return_inverse=True)
+        labels = np.unique(features, axis=0, return_inverse=True)[1].ravel()
     else:
         with warnings.catch_warnings():
             # It says that every row is a seed of its own.
             warnings.filterwarnings("ignore", "Binning data failed")
             shifted = MeanShift(bandwidth=bandwidth, bin_seeding=True, cluster_all=False).fit(features)
         labels = shifted.labels_
+    if not (labels >= 0).any():
+        raise NoAnswerError("mean shift assigned no update to a cluster")
     members: npt.NDArray[np.bool_] = labels == np.bincount(labels[labels >= 0]).argmax()
     return members

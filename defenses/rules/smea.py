@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from fflbench.plugin import Matrix, NoAnswerError, Vector, rule, weighted_mean
 
-MOST_SUBSETS = 100_000
-"""Number of subsets above which there is no answer, since all are tried: some seconds."""
+MOST_WORK = 1_000_000_000
+"""Number of subsets times (n - f)^3, the work of their eigenvalues, above which there is no answer: some seconds."""
 
-TOGETHER = 4096
-"""Subsets whose eigenvalues are computed at a time."""
+TOGETHER = 1 << 22
+"""Most values of the matrices whose eigenvalues are computed at a time."""
 
 
 @rule("smea", title="SMEA", tolerates="f < n/2")
@@ -26,13 +26,14 @@ def smea(updates: Matrix, f: int, *, distances: npt.NDArray[np.float64]) -> tupl
     the one of the first updates is taken.
     """
     n = len(updates)
-    if (count := math.comb(n, f)) > MOST_SUBSETS:
+    size, count = n - f, math.comb(n, f)
+    if count * size**3 > MOST_WORK:
         raise NoAnswerError(
-            f"SMEA tries every subset of n - f updates, and for n = {n} and f = {f} there are {count:,}, more than "
-            f"{MOST_SUBSETS:,}"
+            f"SMEA tries every subset of n - f updates, and for n = {n} and f = {f} there are {count:,}; times "
+            f"(n - f)^3, the work of their eigenvalues, that is more than {MOST_WORK:,}"
         )
-    subsets, least = combinations(range(n), n - f), np.inf
-    while len(some := np.array(list(islice(subsets, TOGETHER)))):
+    subsets, least = combinations(range(n), size), np.inf
+    while len(some := np.array(list(islice(subsets, max(1, TOGETHER // size**2))))):
         eigenvalues = top_eigenvalues(distances[some[:, :, None], some[:, None, :]])
         if eigenvalues.min() < least:
             least, chosen = eigenvalues.min(), some[eigenvalues.argmin()]

@@ -14,9 +14,9 @@ from fflbench.plugin import (
     ServerSetting,
     Vector,
     View,
-    gram,
     require_rows,
     rule,
+    squared_distances,
     weighted_mean,
 )
 
@@ -55,7 +55,7 @@ class ThreeSigma(Rule):
         if "centre" not in self.memory:
             self.memory["centre"] = model + krum_centre(rows)
         kept = usual_scores(distances_from(self.memory["centre"] - model, rows), self.bound)
-        self.memory["centre"] = model + rows[kept].mean(0, dtype=np.float64)
+        self.memory["centre"] = model + rows.mean(0, dtype=np.float64, where=kept[:, None])
         weights = view.weights * kept
         if not weights.any():
             raise NoAnswerError("no update with examples was kept")
@@ -70,13 +70,9 @@ def krum_centre(rows: Matrix) -> npt.NDArray[np.float64]:
     """Return the mean of nearly half of the rows, those with the lowest Krum scores."""
     n = len(rows)
     half = max(1, math.ceil(n / 2) - 1)
-    products = gram(rows)
-    squares = products.diagonal()
-    distances = np.maximum(squares[:, None] + squares - 2 * products, 0)
-    np.fill_diagonal(distances, 0)
     # With this f, n - f - 2 neighbours are half of the rows too.
-    chosen = np.argsort(krum_scores(distances, n - half - 2), kind="stable")[:half]
-    centre: npt.NDArray[np.float64] = rows[chosen].mean(0, dtype=np.float64)
+    chosen = np.argsort(krum_scores(squared_distances(rows), n - half - 2), kind="stable")[:half]
+    centre: npt.NDArray[np.float64] = rows.mean(0, dtype=np.float64, where=np.isin(np.arange(n), chosen)[:, None])
     return centre
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core.errors import NumbaError
 
 
 def compile_function(function: Callable[..., Any], signature: tuple[Any, ...], **options: Any) -> Any:
@@ -15,6 +14,8 @@ def compile_function(function: Callable[..., Any], signature: tuple[Any, ...], *
             compiled = numba.njit(function, nogil=True, cache=cache, **options)
             compiled.compile(signature)
             return compiled.overloads[signature].entry_point
-        except (NumbaError, OSError, RuntimeError):
+        except Exception:  # noqa: S112, a failure is nothing to report
+            # Of any kind: a damaged cache, or one that another process writes, raises KeyError, EOFError or
+            # UnpicklingError among others, and compiled code is only an optimisation.
             continue
     return None

@@ -71,7 +71,7 @@ def over_sorted_columns(
 
     `reduce` is handed a block with the participants' values of each coordinate in ascending order along axis 0; where
     `ranks` are named, it is handed those alone, in any order, which takes less time. It must not change the block.
-    Compiled code, for large matrices, hands over the same values in the same order.
+    Compiled code, for large matrices, passes the same values to `reduce` in the same order.
     """
     n, d = updates.shape
     result = np.empty(d, updates.dtype)

@@ -175,6 +175,20 @@ def test_the_geometric_median_is_as_good_as_scipys_minimum(seed):
     assert objective(aggregate("geometric-median", updates), updates) <= best.fun * (1 + 1e-9)
 
 
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.integers(0, 2**32), st.floats(-5, -0.5), st.integers(3, 11), st.integers(2, 5))
+def test_the_geometric_median_of_rows_nearly_on_a_line_is_as_good_as_scipys_minimum(seed, exponent, n, d):
+    rng = np.random.default_rng(seed)
+    updates = np.outer(rng.normal(size=n), rng.normal(size=d)) + 10**exponent * rng.normal(size=(n, d))
+    found = aggregate("geometric-median", updates)
+    nearest = min(updates, key=lambda row: objective(row, updates))
+    best = min(
+        minimize(objective, start, args=(updates,), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-11}).fun
+        for start in (nearest, updates.mean(0), found)
+    )
+    assert objective(found, updates) <= best * (1 + 1e-6)
+
+
 def test_the_geometric_median_on_a_line_is_a_median():
     for values in ([3.0], [1, 2], [5, 1, 2], [4, 1, 2, 9], [0, 0, 0, 7], [1, 1, 5, 5]):
         line = np.outer(values, [1, -2, 0.5]).astype(np.float32)
@@ -232,6 +246,15 @@ def test_what_would_take_too_long_is_refused_in_a_sentence(monkeypatch):
         aggregate("mda", random_updates(40, 50), f=8)
     with pytest.raises(ParameterError, match=r"SMEA tries every subset .* for n = 40 and f = 8 there are 76,904,685"):
         aggregate("smea", random_updates(40, 50), f=8)
+    # Few subsets, of which each takes long.
+    with pytest.raises(ParameterError, match=r"n = 200 and f = 2 there are 19,900; times \(n - f\)\^3"):
+        aggregate("smea", random_updates(200, 5), f=2)
+
+
+def test_smea_answers_for_a_quarter_of_twenty():
+    updates = random_updates(20, 30)
+    updates[3:8] += 30
+    close(aggregate("smea", updates, f=5), np.delete(updates, slice(3, 8), 0).astype(np.float64).mean(0), updates)
 
 
 def test_smea_leaves_out_the_row_along_the_widest_direction():

@@ -2,6 +2,7 @@
 
 import math
 from statistics import fmean, median
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.cluster import estimate_bandwidth
 
 from fflbench import aggregate
 from fflbench.errors import ParameterError
+from fflbench.federation.rule import NoAnswerError
 from tests.defenses.test_rules import assert_among
 from tests.strategies import normal_matrices
 
@@ -35,7 +37,9 @@ def shifted(seed, points, bandwidth):
 
 
 def clustered(points, bandwidth):
-    """Members of the largest cluster of mean shift with a flat kernel and seeds on a grid."""
+    """Members of the largest cluster of mean shift with a flat kernel and seeds on a grid; all of fewer than 4."""
+    if len(points) < 4:
+        return set(range(len(points)))
     if bandwidth == 0:
         same = [{k for k, other in enumerate(points) if other == each} for each in sorted(set(points))]
         return max(same, key=len)
@@ -140,6 +144,19 @@ def test_the_largest_cluster_by_hand():
     assert largest_cluster(np.array(points)).tolist() == [True] * 5 + [False] * 2
     same = np.array([[1.0, 0, 0]] * 3 + [[0, 1.0, 0]] * 4)
     assert largest_cluster(same).tolist() == [False] * 3 + [True] * 4
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_fewer_than_four_updates_are_one_cluster(n):
+    updates = np.array([[1, 2, -2], [2, -1, 2], [-1, -2, -2]], np.float32)[:n]
+    np.testing.assert_allclose(aggregate("signguard", updates, share=1.0), updates.mean(0), rtol=1e-6)
+
+
+def test_where_no_update_is_in_a_cluster_there_is_no_answer(monkeypatch):
+    nobody = SimpleNamespace(fit=lambda features: SimpleNamespace(labels_=np.full(len(features), -1)))
+    monkeypatch.setattr("sklearn.cluster.MeanShift", lambda **options: nobody)
+    with pytest.raises(NoAnswerError, match="mean shift assigned no update to a cluster"):
+        largest_cluster(np.random.default_rng(0).random((5, 3)))
 
 
 def test_updates_of_zeros_pass_no_filter():
