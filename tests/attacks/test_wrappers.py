@@ -208,3 +208,21 @@ def test_the_wrapper_and_the_suite_in_the_documentation_work(own_registry, tmp_p
 def test_an_inner_attack_that_needs_the_defense_needs_it_beside_a_matrix_too():
     with pytest.raises(ParameterError, match="must know the defense"):
         fflbench.poison("norm-matched + optimal-inner-product", HONEST, attackers=2)
+
+
+def test_a_wrappers_own_hooks_are_called(own_registry):
+    called = []
+
+    @attack("own-data", title="Own data", knows=["own data"])
+    class OwnData(AttackWrapper):
+        """Notes that it was asked for data."""
+
+        def poison_data(self, examples, task, round, rng):
+            called.append(round)
+            return super().poison_data(examples, task, round, rng)
+
+    federation("own-data + gaussian-noise", share=0.2).run_round()
+    assert called == [0, 0]
+    assert create("own-data").overrides("poison_data")
+    assert not create("own-data").overrides("train")
+    assert not create("on-off").overrides("poison_data")
