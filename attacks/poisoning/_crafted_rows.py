@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.plugin import Known, Matrix, Vector, over_sorted_columns, weighted_mean
+from fflbench.plugin import Known, Matrix, Vector, finite_rows, over_sorted_columns, weighted_mean
 
 LARGEST = np.finfo(np.float32).max
 
@@ -23,9 +23,23 @@ Direction: TypeAlias = Annotated[
 
 
 def known_rows(known: Known, knowledge: str = "full") -> Matrix:
-    """Return the parameters of honest updates; of the attackers' own with partial knowledge, or if nobody is honest."""
-    rows = known.honest if knowledge == "full" else known.updates
+    """Return the parameters of honest updates; of the attackers' own with partial knowledge, or if nobody is honest.
+
+    Rows that are not finite are left out, unless no others are known.
+    """
+    rows = finite_honest_updates(known) if knowledge == "full" else known.updates[:0]
+    rows = rows if len(rows) else _only_finite(known.updates)
     return (rows if len(rows) else known.updates)[:, known.columns.parameters]
+
+
+def finite_honest_updates(known: Known) -> Matrix:
+    """Return the honest updates without those that hold NaN or infinity, which the server drops as well."""
+    return _only_finite(known.honest)
+
+
+def _only_finite(rows: Matrix) -> Matrix:
+    finite = finite_rows(rows)
+    return rows if finite.all() else rows[finite]
 
 
 def mean_of_rows(rows: Matrix) -> Numbers:
@@ -79,7 +93,7 @@ def in_single_precision(values: npt.NDArray[Any]) -> Vector:
 def last_global_change(memory: Memory, known: Known) -> Vector:
     """Return how parameters of the global model changed since the last earlier round with attackers, at first zeros.
 
-    Attackers share the memory, and each of them may ask.
+    Attackers share the memory: all calls in a round return the same change.
     """
     model = known.weights[known.columns.parameters]
     if is_new_round(memory, known):
