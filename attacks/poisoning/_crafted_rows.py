@@ -1,11 +1,12 @@
 """Statistics of the updates that attackers know, and rows that they send, for attacks that share them."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.plugin import Known, Matrix, Vector, finite_rows, over_sorted_columns, weighted_mean
+from fflbench.plugin import Attack, Known, Matrix, Vector, finite_rows, over_sorted_columns, weighted_mean
 
 LARGEST = np.finfo(np.float32).max
 
@@ -14,12 +15,25 @@ Memory: TypeAlias = dict[str, npt.NDArray[Any]]
 
 Knowledge: TypeAlias = Annotated[
     Literal["full", "partial"],
-    "updates that attackers know: those of honest participants, or only their own before poisoning",
+    "updates that attackers know: those of honest participants, or only their own before poisoning "
+    "(one attacker alone then sends its own unchanged, except in fang-krum)",
 ]
 Direction: TypeAlias = Annotated[
     Literal["unit", "sign", "std"],
     "opposite of the mean, of its signs, or of the standard deviations of coordinates",
 ]
+
+
+@dataclass(kw_only=True)
+class AttackByKnowledge(Attack):
+    """An attack that needs no honest updates with partial knowledge."""
+
+    knowledge: Knowledge = "full"
+
+    @property
+    def needed_knowledge(self) -> tuple[str, ...]:
+        unused = "honest updates" if self.knowledge == "partial" else ""
+        return tuple(each for each in super().needed_knowledge if each != unused)
 
 
 def known_rows(known: Known, knowledge: str = "full") -> Matrix:
@@ -114,5 +128,10 @@ def count_round(memory: Memory, void: bool) -> None:
 
 def void_rounds_flag(memory: Memory, meaning: str) -> list[str]:
     """Return a warning about the rounds in which the attack was void, if there were any."""
-    void, rounds = memory.get("rounds", np.zeros(2, np.int64)).tolist()
-    return [f"in {void} of {rounds} rounds {meaning}"] if void else []
+    void = void_rounds(memory)
+    return [f"in {void} of {memory['rounds'][1]} rounds {meaning}"] if void else []
+
+
+def void_rounds(memory: Memory) -> int:
+    """Return the number of rounds in which the attack was void."""
+    return int(memory["rounds"][0]) if "rounds" in memory else 0
