@@ -162,9 +162,7 @@ def test_a_suite_names_a_chain_and_sets_parameters_of_its_parts():
     flipping = cells["on-off + label-flipping"].configuration["attack"]
     inner = {"name": "label-flipping", "parameters": {"source": 7, "target": 1}}
     assert flipping == {"name": "on-off", "parameters": {"share": 0.2, "inner": inner, "period": 10, "duty": 5}}
-    assert cells["none"].configuration["goals"] == [
-        {"name": "on-off", "parameters": {"inner": inner, "period": 10, "duty": 5}}
-    ]
+    assert cells["none"].configuration["goals"] == [inner]
     late = cells["late (duty = 2)"]
     assert late.sweep["attack"] == {"parameter": "duty", "value": 2, "label": "late"}
     assert late.attack.wrapped.wrapped.sigma == 2.0
