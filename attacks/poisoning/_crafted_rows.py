@@ -1,11 +1,12 @@
 """Statistics of the updates that attackers know, and rows that they send, for attacks that share them."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.plugin import Known, Matrix, Vector, over_sorted_columns, weighted_mean
+from fflbench.plugin import Attack, Known, Matrix, Vector, finite_rows, over_sorted_columns, weighted_mean
 
 LARGEST = np.finfo(np.float32).max
 
@@ -14,7 +15,8 @@ Memory: TypeAlias = dict[str, npt.NDArray[Any]]
 
 Knowledge: TypeAlias = Annotated[
     Literal["full", "partial"],
-    "updates that attackers know: those of honest participants, or only their own before poisoning",
+    "updates that attackers know: those of honest participants, or only their own before poisoning "
+    "(one attacker alone then sends its own unchanged, except in fang-krum)",
 ]
 Direction: TypeAlias = Annotated[
     Literal["unit", "sign", "std"],
@@ -22,10 +24,36 @@ Direction: TypeAlias = Annotated[
 ]
 
 
+@dataclass(kw_only=True)
+class AttackByKnowledge(Attack):
+    """An attack that needs no honest updates with partial knowledge."""
+
+    knowledge: Knowledge = "full"
+
+    @property
+    def needed_knowledge(self) -> tuple[str, ...]:
+        unused = "honest updates" if self.knowledge == "partial" else ""
+        return tuple(each for each in super().needed_knowledge if each != unused)
+
+
 def known_rows(known: Known, knowledge: str = "full") -> Matrix:
-    """Return the parameters of honest updates; of the attackers' own with partial knowledge, or if nobody is honest."""
-    rows = known.honest if knowledge == "full" else known.updates
+    """Return the parameters of honest updates; of the attackers' own with partial knowledge, or if nobody is honest.
+
+    Rows that are not finite are left out, unless no others are known.
+    """
+    rows = finite_honest_updates(known) if knowledge == "full" else known.updates[:0]
+    rows = rows if len(rows) else _only_finite(known.updates)
     return (rows if len(rows) else known.updates)[:, known.columns.parameters]
+
+
+def finite_honest_updates(known: Known) -> Matrix:
+    """Return the honest updates without those that hold NaN or infinity, which the server drops as well."""
+    return _only_finite(known.honest)
+
+
+def _only_finite(rows: Matrix) -> Matrix:
+    finite = finite_rows(rows)
+    return rows if finite.all() else rows[finite]
 
 
 def mean_of_rows(rows: Matrix) -> Numbers:
@@ -79,7 +107,7 @@ def in_single_precision(values: npt.NDArray[Any]) -> Vector:
 def last_global_change(memory: Memory, known: Known) -> Vector:
     """Return how parameters of the global model changed since the last earlier round with attackers, at first zeros.
 
-    Attackers share the memory, and each of them may ask.
+    Attackers share the memory: all calls in a round return the same change.
     """
     model = known.weights[known.columns.parameters]
     if is_new_round(memory, known):
@@ -100,5 +128,10 @@ def count_round(memory: Memory, void: bool) -> None:
 
 def void_rounds_flag(memory: Memory, meaning: str) -> list[str]:
     """Return a warning about the rounds in which the attack was void, if there were any."""
-    void, rounds = memory.get("rounds", np.zeros(2, np.int64)).tolist()
-    return [f"in {void} of {rounds} rounds {meaning}"] if void else []
+    void = void_rounds(memory)
+    return [f"in {void} of {memory['rounds'][1]} rounds {meaning}"] if void else []
+
+
+def void_rounds(memory: Memory) -> int:
+    """Return the number of rounds in which the attack was void."""
+    return int(memory["rounds"][0]) if "rounds" in memory else 0

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from fflbench.plugin import Attack, Known, Matrix, attack
+from fflbench.plugin import Known, Matrix, attack
 
 from ._crafted_rows import (
-    Knowledge,
+    AttackByKnowledge,
     count_round,
     deviation_of_rows,
     known_rows,
@@ -26,7 +26,7 @@ VOID = 0.1
     title="A little is enough",
     knows=["own data", "attackers' updates", "honest updates"],
 )
-class ALittleIsEnough(Attack):
+class ALittleIsEnough(AttackByKnowledge):
     r"""Move every coordinate of the mean by so few standard deviations that enough honest values lie further out.
 
     $$ \mu - z \sigma, \quad z = \Phi^{-1}\left(\frac{n - m - s}{n - m}\right), \quad s = \lfloor n/2 + 1 \rfloor - m $$
@@ -39,7 +39,6 @@ class ALittleIsEnough(Attack):
     z: Annotated[
         Literal["paper"] | Annotated[float, Ge(0)], 'standard deviations from the mean, or "paper" for the formula'
     ] = "paper"
-    knowledge: Knowledge = "full"
 
     def poison_updates(self, known: Known) -> Matrix:
         z = largest_z(known.selected, len(known.participants)) if self.z == "paper" else self.z

@@ -64,8 +64,7 @@ class AdaptiveSearch(Attack):
     def poison_updates(self, known: Known) -> Matrix:
         change = last_global_change(self.memory, known)
         honest = known_rows(known)
-        honest = honest if (finite := finite_rows(honest)).all() else honest[finite]
-        crafted = CraftedRows(known, honest, change) if len(honest) else None
+        crafted = CraftedRows(known, honest, change) if finite_rows(honest).all() else None
         if not crafted or not crafted.directions:
             return known.updates
         part, strength = self._search(crafted, lambda rows: harm(known, rows))
@@ -73,7 +72,7 @@ class AdaptiveSearch(Attack):
         return crafted(part, strength)
 
     def _search(self, crafted: "CraftedRows", harm_of: Callable[[Matrix], float]) -> tuple[Part, float]:
-        """Return the most harmful part and strength that so many calls find."""
+        """Return the most harmful part and strength among those that at most `calls` simulations try."""
         coarse = [(part, strength) for strength in COARSE for part in product(crafted.directions, SHAPES)]
         tried = [*self._last_best(crafted), *coarse]
         found = {each: harm_of(crafted(*each)) for each in islice(dict.fromkeys(tried), self.calls)}

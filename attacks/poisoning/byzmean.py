@@ -6,7 +6,7 @@ from annotated_types import Ge
 
 from fflbench.plugin import Attack, Known, Matrix, attack
 
-from ._crafted_rows import deviation_of_rows, in_single_precision, known_rows, mean_of_rows
+from ._crafted_rows import deviation_of_rows, finite_honest_updates, in_single_precision, known_rows, mean_of_rows
 
 
 @attack("byzmean", title="ByzMean", knows=["own data", "attackers' updates", "honest updates"])
@@ -24,7 +24,7 @@ class ByzMean(Attack):
 
     def poison_updates(self, known: Known) -> Matrix:
         rows, attackers = known_rows(known), len(known.updates)
-        honest, first = len(known.honest), attackers // 2
+        honest, first = len(finite_honest_updates(known)), attackers // 2
         mean = mean_of_rows(rows)
         bad = mean - self.z * deviation_of_rows(rows)
         rest = ((honest + attackers - first) * bad - honest * mean) / (attackers - first)

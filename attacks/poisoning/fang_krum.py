@@ -6,22 +6,25 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Gt
 
-from fflbench.plugin import Attack, Known, Matrix, attack, gram
+from fflbench.plugin import Known, Matrix, attack, gram
 
 from ._crafted_rows import (
-    Knowledge,
+    AttackByKnowledge,
     Numbers,
     count_round,
     in_single_precision,
     inner_products,
     known_rows,
     mean_of_rows,
-    void_rounds_flag,
+    void_rounds,
 )
 
+LARGEST_NOISE = 0.01
+"""Largest distance of the other attackers' updates from the first one, as a part of the step's length."""
 
-@attack("fang-krum", title="Fang, Krum", knows=["own data", "attackers' updates", "honest updates"])
-class FangKrum(Attack):
+
+@attack("fang-krum", title="Fang, Krum", knows=["own data", "attackers' updates", "honest updates"], version=2)
+class FangKrum(AttackByKnowledge):
     r"""Send the longest step against the signs s of the honest mean that Krum selects, and updates close to it.
 
     $$ -\lambda s, \quad \lambda \le \frac{1}{\sqrt d} \left( \frac{1}{n - 2m - 1} \min_i \sum_{l \in \Gamma_i}
@@ -31,12 +34,12 @@ class FangKrum(Attack):
     the step sent by all m attackers, or until it is below a threshold: then they send nearly zeros, and tables say so.
     In the paper the step starts from the received global model, which is no change. With partial knowledge, Krum runs
     on the attackers' own updates instead of the honest, with one crafted row and then more until it selects one.
-    Buffers stay as trained.
+    The other attackers' updates are at most epsilon from the first one, and at most a hundredth of the step's length:
+    the paper's epsilon could be larger than the updates themselves. Buffers stay as trained.
     """
 
     epsilon: Annotated[float, Ge(0), "largest distance of the other attackers' updates from the first one"] = 0.01
     threshold: Annotated[float, Gt(0), "lambda at which the search ends"] = 1e-5
-    knowledge: Knowledge = "full"
 
     def poison_updates(self, known: Known) -> Matrix:
         rows, attackers = known_rows(known, self.knowledge), len(known.updates)
@@ -48,23 +51,27 @@ class FangKrum(Attack):
             if step >= self.threshold:
                 break
         count_round(self.memory, void=step < self.threshold)
+        epsilon = min(self.epsilon, LARGEST_NOISE * step * math.sqrt(len(signs)))
         for place, row in enumerate(known.updates):
             crafted_row = -step * signs
             if place:
                 noise = known.rng.standard_normal(len(signs))
-                length = self.epsilon * known.rng.random()
+                length = epsilon * known.rng.random()
                 crafted_row += noise * (length / max(float(np.linalg.norm(noise)), 1e-30))
             row[known.columns.parameters] = in_single_precision(crafted_row)
         return known.updates
 
     def flags(self) -> list[str]:
-        return void_rounds_flag(self.memory, "attackers sent nearly zeros, since Krum selects no step (fang-krum)")
+        # Without the number of rounds, which rounding may change on another processor.
+        flag = "in some rounds attackers sent nearly zeros, since Krum selects no step (fang-krum)"
+        return [flag] if void_rounds(self.memory) else []
 
 
 def selected_step(products: Numbers, along: Numbers, d: int, crafted: int, threshold: float) -> float:
-    """Return the longest step, among halves of the bound, that Krum selects if it is sent so often, or the last tried.
+    """Return the longest step that Krum selects if `crafted` rows send it: the bound, or half of it, and so on.
 
-    `products` are the inner products of the honest rows, `along` theirs with the signs that the step goes against.
+    The search ends at the first step below the threshold, which is returned if Krum selects none. `products` are the
+    inner products of the honest rows, `along` theirs with the signs that the step goes against.
     """
     honest = len(products)
     neighbours, norms = max(honest - 2, 1), products.diagonal()

@@ -5,10 +5,10 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt
 
-from fflbench.plugin import Attack, Known, Matrix, attack, over_sorted_columns
+from fflbench.plugin import Known, Matrix, attack, over_sorted_columns
 
 from ._crafted_rows import (
-    Knowledge,
+    AttackByKnowledge,
     Numbers,
     deviation_of_rows,
     in_single_precision,
@@ -18,7 +18,7 @@ from ._crafted_rows import (
 
 
 @attack("fang-trimmed-mean", title="Fang, trimmed mean", knows=["own data", "attackers' updates", "honest updates"])
-class FangTrimmedMean(Attack):
+class FangTrimmedMean(AttackByKnowledge):
     r"""Draw every coordinate just outside the honest values, on the side that the model does not move to.
 
     Where the mean of the honest updates is negative, values are drawn above their maximum M, in
@@ -31,7 +31,6 @@ class FangTrimmedMean(Attack):
     """
 
     b: Annotated[float, Gt(1), "how far beyond the honest values, as a multiple"] = 2.0
-    knowledge: Knowledge = "full"
 
     def poison_updates(self, known: Known) -> Matrix:
         rows = known_rows(known, self.knowledge)

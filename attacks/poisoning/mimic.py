@@ -7,7 +7,7 @@ from annotated_types import Ge
 
 from fflbench.plugin import Attack, AttackSetting, Known, Matrix, attack
 
-from ._crafted_rows import Numbers, inner_products, mean_of_rows
+from ._crafted_rows import Numbers, finite_honest_updates, inner_products, mean_of_rows
 
 
 @attack("mimic", title="Mimic", knows=["own data", "attackers' updates", "honest updates"])
@@ -33,13 +33,14 @@ class Mimic(Attack):
         self.memory |= {"mean": np.zeros(count, np.float32), "direction": z, "rounds": np.array(0)}
 
     def poison_updates(self, known: Known) -> Matrix:
-        if not len(known.honest):
+        honest = finite_honest_updates(known)
+        if not len(honest):
             return known.updates
-        rows = known.honest[:, known.columns.parameters]
+        rows = honest[:, known.columns.parameters]
         if self.memory["rounds"] < self.warmup:
             self._learn(rows)
         z = self.memory["direction"].astype(np.float64)
-        known.updates[:] = known.honest[inner_products(rows, z).argmax()]
+        known.updates[:] = honest[inner_products(rows, z).argmax()]
         return known.updates
 
     def _learn(self, rows: Matrix) -> None:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from fflbench.plugin import Attack, Known, Matrix, attack, gram
+from fflbench.plugin import Known, Matrix, attack, gram
 
 from ._crafted_rows import (
+    AttackByKnowledge,
     Direction,
-    Knowledge,
     Numbers,
     distances_to_mean,
     inner_products,
@@ -18,7 +18,7 @@ from ._crafted_rows import (
 
 
 @attack("min-max", title="Min-Max", knows=["own data", "attackers' updates", "honest updates"])
-class MinMax(Attack):
+class MinMax(AttackByKnowledge):
     r"""Move the mean as far as possible without being farther from an honest update than two of those are apart.
 
     $$ \mu + \gamma p, \quad \max \gamma: \max_i \|\mu + \gamma p - g_i\| \le \max_{i,j} \|g_i - g_j\| $$
@@ -28,7 +28,6 @@ class MinMax(Attack):
     """
 
     direction: Direction = "unit"
-    knowledge: Knowledge = "full"
 
     def poison_updates(self, known: Known) -> Matrix:
         rows = known_rows(known, self.knowledge)

@@ -2,11 +2,11 @@
 
 import math
 
-from fflbench.plugin import Attack, Known, Matrix, attack, gram
+from fflbench.plugin import Known, Matrix, attack, gram
 
 from ._crafted_rows import (
+    AttackByKnowledge,
     Direction,
-    Knowledge,
     distances_to_mean,
     known_rows,
     mean_of_rows,
@@ -16,8 +16,8 @@ from ._crafted_rows import (
 
 
 @attack("min-sum", title="Min-Sum", knows=["own data", "attackers' updates", "honest updates"])
-class MinSum(Attack):
-    r"""Move the mean as far as its squared distances to honest updates sum up to no more than those of one of these.
+class MinSum(AttackByKnowledge):
+    r"""Move the mean as far as its summed squared distance to honest updates stays within the largest of one of them.
 
     $$ \mu + \gamma p, \quad \max \gamma: \sum_i \|\mu + \gamma p - g_i\|^2 \le \max_i \sum_j \|g_i - g_j\|^2 $$
 
@@ -27,7 +27,6 @@ class MinSum(Attack):
     """
 
     direction: Direction = "unit"
-    knowledge: Knowledge = "full"
 
     def poison_updates(self, known: Known) -> Matrix:
         rows = known_rows(known, self.knowledge)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fflbench.plugin import AttackWrapper, Indices, Known, Matrix, attack, row_norms
 
-from ._crafted_rows import in_single_precision
+from ._crafted_rows import finite_honest_updates, in_single_precision
 
 
 @attack("norm-matched", title="Norm-matched", knows=["own data", "honest updates"])
@@ -26,8 +26,8 @@ class NormMatched(AttackWrapper):
         parameters, changed = known.columns.parameters, rows.copy()
         own = known.updates[np.isin(known.participants, participants), parameters]
         wanted = row_norms(own)
-        if self.norm == "honest" and len(known.honest):
-            wanted[:] = np.median(row_norms(known.honest[:, parameters]))
+        if self.norm == "honest" and len(honest := finite_honest_updates(known)):
+            wanted[:] = np.median(row_norms(honest[:, parameters]))
         sent = row_norms(rows[:, parameters])
         factors = np.divide(wanted, sent, out=np.zeros_like(sent), where=sent > 0)
         changed[:, parameters] = in_single_precision(factors[:, None] * rows[:, parameters])

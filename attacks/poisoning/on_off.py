@@ -20,7 +20,10 @@ from fflbench.plugin import (
 
 @attack("on-off", title="On-off", knows=["own data"])
 class OnOff(AttackWrapper):
-    """Attack in some rounds only, and regain trust in the others by honest updates: the last rounds of every period."""
+    """Attack in some rounds only, and regain trust in the others by honest updates: the last rounds of every period.
+
+    It begins with honest rounds, unless duty equals period: a single call of `fflbench.poison` sends honest rows.
+    """
 
     period: Annotated[int, Ge(1), "rounds after which it repeats"] = 10
     duty: Annotated[int, Ge(1), "rounds of each period in which attackers attack, its last"] = 5
@@ -33,6 +36,10 @@ class OnOff(AttackWrapper):
     def is_on(self, round: int) -> bool:
         """Return whether attackers attack in a round."""
         return round % self.period >= self.period - self.duty
+
+    def overrides(self, hook: str) -> bool:
+        # Its own hooks only choose when those of the wrapped attack are called.
+        return hook == "poison_updates" or self.wrapped.overrides(hook)
 
     def poison_data(self, examples: Examples, task: Task, round: int, rng: np.random.Generator) -> Examples:
         return super().poison_data(examples, task, round, rng) if self.is_on(round) else examples

@@ -25,7 +25,7 @@ DEFAULT = "gaussian-noise"
 
 @dataclass(kw_only=True)
 class AttackWrapper(Attack):
-    """An attack that changes another one: it does as that one does, but for what a subclass overrides.
+    """An attack that changes another one: every method that a subclass does not override is that of the other attack.
 
     `change_rows` changes what attackers send; the other methods of an attack can be overridden as well, and call those
     of `self.wrapped`.
@@ -40,7 +40,10 @@ class AttackWrapper(Attack):
         self.wrapped: Attack = registry.get(Kind.ATTACK, self.inner.get("name", "")).create(**parameters)
 
     def change_rows(self, known: Known, participants: Indices, rows: Matrix) -> Matrix:
-        """Return the rows that these attackers send in place of those of the wrapped attack, which stay as they are."""
+        """Return the rows that these attackers send in place of those of the wrapped attack, which stay as they are.
+
+        It must depend on its arguments alone, since simulations of the wrapped attack call it as well.
+        """
         return rows
 
     @property
@@ -66,7 +69,8 @@ class AttackWrapper(Attack):
 
     def overrides(self, hook: str) -> bool:
         """Return whether this attack or the wrapped one has a hook of its own."""
-        return hook == "poison_updates" or self.wrapped.overrides(hook)
+        own = getattr(type(self), hook) is not getattr(AttackWrapper, hook)
+        return own or hook == "poison_updates" or self.wrapped.overrides(hook)
 
     def validate(self, task: Task) -> None:
         """Raise a `ParameterError` for parameters that cannot work with a task."""

@@ -56,8 +56,9 @@ class RoundSimulation:
             trying = np.flatnonzero(np.isin(self._selected, participants))
             if estimate is not None or not np.array_equal(trying, self._trying):
                 self._sent, self._products = self._others(trying, rows, estimate), None
-                # An estimate may be another one in the next call.
-                self._trying = trying if estimate is None else np.empty(0, np.int64)
+                # The next call may have another estimate, or, for want of honest rows, another mean of `rows`.
+                fixed = estimate is None and (len(self._honest) or len(trying) == self._hostile.sum())
+                self._trying = trying if fixed else np.empty(0, np.int64)
             self._sent[trying] = rows
             change = self._simulate(read_only(self._sent), gram=self._gram)
             # A copy, since a rule may return one of the rows, which the next call replaces.

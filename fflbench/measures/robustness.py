@@ -181,7 +181,8 @@ class Robustness(Measure):
     @classmethod
     def score_clean_for_attack(cls, clean: Record, attacked: Record) -> Record:
         """Return a record without attack with source accuracy and attack success for the goal of another's attack."""
-        goals, goal = clean.configuration.get(GOALS, []), goal_of(attacked.configuration["attack"])
+        goals = [goal_of(each) for each in clean.configuration.get(GOALS, [])]
+        goal = goal_of(attacked.configuration["attack"])
         of_goal: dict[str, float | None] = {"source_accuracy": None, "attack_success_rate": None}
         for metric in of_goal:
             rates = clean.metrics.get(f"goal_{metric}")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fflbench import registry
 from fflbench.errors import FflbenchError
 from fflbench.federation import chain
-from fflbench.federation.attack_chain import INNER
+from fflbench.federation.attack_chain import INNER, AttackWrapper
 from fflbench.registry import Kind
 
 CHAIN = {"transport": Kind.TRANSPORT, "preaggregations": Kind.PREAGGREGATION, "rule": Kind.RULE}
@@ -98,7 +98,13 @@ def parameter_values(configured: Mapping[str, Any], parameter: str) -> list[Any]
 
 
 def goal_of(attack: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an attack's configuration as far as its goal depends on it: without the share of attackers."""
+    """Return an attack's configuration as far as its goal depends on it: without the share of attackers.
+
+    The goal of a wrapper is that of the attack inside it, unless it has its own.
+    """
+    inner, entry = attack["parameters"].get(INNER), registry.find(Kind.ATTACK, attack["name"])
+    if is_configured_part(inner) and (entry is None or entry.target.goal is AttackWrapper.goal):
+        return goal_of(inner)
     parameters = {name: value for name, value in attack["parameters"].items() if name != "share"}
     return {"name": attack["name"], "parameters": parameters}
 

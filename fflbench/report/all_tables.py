@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fflbench import registry
 from fflbench.errors import FflbenchError
+from fflbench.federation.attack import Attack
 from fflbench.records.cell_configuration import registered_parts
 from fflbench.records.manifest import RESULTS_VERSION
 from fflbench.records.record import Record
@@ -60,9 +62,21 @@ def _required_knowledge(record: Record) -> Iterable[str]:
         knows: list[str] = record.facts["knows"]
         return knows
     kind = attack_kind(record)
+    with suppress(FflbenchError):
+        if kind == Kind.ATTACK and (needed := _needed_knowledge(record.configuration[kind])) is not None:
+            return needed
     parts = [part for part in registered_parts(record.configuration) if part.key.partition(" + ")[0] == kind]
     entries = [registry.find(part.kind, part.name) for part in parts]
     return [known for entry in entries if entry for known in entry.knows]
+
+
+def _needed_knowledge(attack: Mapping[str, Any]) -> Iterable[str] | None:
+    """Return the knowledge that a poisoning attack needs with its parameters, or None where they do not matter."""
+    entry = registry.get(Kind.ATTACK, attack["name"])
+    if entry.target.needed_knowledge is Attack.needed_knowledge:
+        return None
+    needed: tuple[str, ...] = entry.create(**attack["parameters"]).needed_knowledge
+    return needed
 
 
 def _suite_title_and_summary(suite: str, records: Iterable[Record]) -> tuple[str, str]:

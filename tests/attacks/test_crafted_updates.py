@@ -173,7 +173,8 @@ def test_the_step_against_krum_is_that_of_the_definition(honest, attackers, epsi
     step, signs = definitions.fang_krum(honest.tolist(), attackers)
     sent = poison("fang-krum", honest, attackers=attackers, epsilon=epsilon)
     close(sent[0], [-step * sign for sign in signs], honest)
-    assert np.linalg.norm(sent - sent[0], axis=1).max() <= epsilon * (1 + 1e-4)
+    noise = min(epsilon, 0.01 * np.linalg.norm(sent[0]))
+    assert np.linalg.norm(sent - sent[0], axis=1).max() <= noise * (1 + 1e-4)
 
 
 @few
@@ -182,6 +183,13 @@ def test_krum_selects_the_crafted_row(honest, attackers):
     sent = poison("fang-krum", honest, attackers=attackers, epsilon=0.0)
     assume(np.abs(sent).max() > 1e-4)
     np.testing.assert_array_equal(aggregate("krum", np.vstack([honest, sent]), f=attackers), sent[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_krum_selects_crafted_rows_among_tiny_updates(seed):
+    honest = np.random.default_rng(seed).normal(size=(8, 10)) * 1e-3
+    sent = poison("fang-krum", honest, attackers=3)
+    assert (aggregate("krum", np.vstack([honest, sent]), f=3) == sent).all(1).any()
 
 
 def test_with_partial_knowledge_krum_is_tried_on_the_attackers_own_updates():
@@ -202,6 +210,13 @@ def test_records_flag_rounds_in_which_krum_selects_no_step():
         rounds = Rounds("fang-krum", 10)
         rounds.send(honest)
         assert bool(rounds.attack.flags()) == flagged
+        assert not any(map(str.isdigit, "".join(rounds.attack.flags())))
+
+
+@pytest.mark.parametrize("name", ["a-little-is-enough", "min-max", "min-sum", "fang-krum", "fang-trimmed-mean"])
+def test_partial_knowledge_needs_no_honest_updates(name):
+    assert "honest updates" in create(name).needed_knowledge
+    assert create(name, knowledge="partial").needed_knowledge == ("own data", "attackers' updates")
 
 
 # Mimic

@@ -12,6 +12,7 @@ from fflbench import poison, registry
 from fflbench.federation import chain
 from fflbench.federation.rounds import Federation
 from fflbench.registry import Kind
+from tests.attacks.attack_rounds import Rounds
 from tests.played import finished
 
 HONEST = np.ones((3, 5), np.float32)
@@ -53,3 +54,18 @@ def test_the_model_stays_finite_behind_every_kind_of_defense(values, defense):
     if values != "flipped exponents":
         assert outcome.facts["dropped_rows"] > 0
         assert outcome.metrics["accuracy"] > 0.3
+
+
+@pytest.mark.parametrize("entry", registry.entries(Kind.ATTACK), ids=str)
+def test_an_honest_update_that_is_not_finite_does_not_disarm_an_attack(entry):
+    """The server drops such updates, and so do attackers, in this round and for the rounds after it."""
+    if not entry.target.sends_finite_rows:
+        pytest.skip("sends NaN or infinity by definition")
+    honest = np.random.default_rng(0).normal(size=(7, 6))
+    with_nan = honest.copy()
+    with_nan[3, 2] = np.nan
+    rounds = Rounds(entry.name, 6)
+    for _ in range(2):
+        assert np.isfinite(rounds.send(with_nan)).all()
+    if "honest updates" in entry.knows:
+        assert np.isfinite(rounds.send(np.full((7, 6), np.nan))).all()

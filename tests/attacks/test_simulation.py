@@ -7,6 +7,7 @@ from fflbench import registry
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, Transport, chain
 from fflbench.federation.rounds import Federation
+from fflbench.federation.simulation import RoundSimulation
 from fflbench.registration import attack
 from fflbench.registry import Kind
 
@@ -187,3 +188,11 @@ def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation,
     federation(lambda known: known.simulate(known.updates)[None] * 0 + known.updates, "median", knows=knows).run_round()
     assert len(sizes) > 2
     assert set(sizes) == {10}
+
+
+def test_where_nobody_is_honest_the_others_are_assumed_to_send_the_mean_of_what_is_tried():
+    nobody = np.empty((0, 2), np.float32)
+    simulation = RoundSimulation(lambda updates, *, gram: updates.mean(0), np.arange(3), np.ones(3, bool), nobody)
+    for value in (1.0, 5.0):
+        change = simulation(np.array([0]), np.full((1, 2), value, np.float32), None)
+        np.testing.assert_array_equal(change, [value, value])

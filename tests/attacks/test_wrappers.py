@@ -162,9 +162,7 @@ def test_a_suite_names_a_chain_and_sets_parameters_of_its_parts():
     flipping = cells["on-off + label-flipping"].configuration["attack"]
     inner = {"name": "label-flipping", "parameters": {"source": 7, "target": 1}}
     assert flipping == {"name": "on-off", "parameters": {"share": 0.2, "inner": inner, "period": 10, "duty": 5}}
-    assert cells["none"].configuration["goals"] == [
-        {"name": "on-off", "parameters": {"inner": inner, "period": 10, "duty": 5}}
-    ]
+    assert cells["none"].configuration["goals"] == [inner]
     late = cells["late (duty = 2)"]
     assert late.sweep["attack"] == {"parameter": "duty", "value": 2, "label": "late"}
     assert late.attack.wrapped.wrapped.sigma == 2.0
@@ -208,3 +206,21 @@ def test_the_wrapper_and_the_suite_in_the_documentation_work(own_registry, tmp_p
 def test_an_inner_attack_that_needs_the_defense_needs_it_beside_a_matrix_too():
     with pytest.raises(ParameterError, match="must know the defense"):
         fflbench.poison("norm-matched + optimal-inner-product", HONEST, attackers=2)
+
+
+def test_a_wrappers_own_hooks_are_called(own_registry):
+    called = []
+
+    @attack("own-data", title="Own data", knows=["own data"])
+    class OwnData(AttackWrapper):
+        """Notes that it was asked for data."""
+
+        def poison_data(self, examples, task, round, rng):
+            called.append(round)
+            return super().poison_data(examples, task, round, rng)
+
+    federation("own-data + gaussian-noise", share=0.2).run_round()
+    assert called == [0, 0]
+    assert create("own-data").overrides("poison_data")
+    assert not create("own-data").overrides("train")
+    assert not create("on-off").overrides("poison_data")

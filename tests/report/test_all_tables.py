@@ -115,6 +115,11 @@ def test_a_threat_model_leaves_out_who_knows_more():
     noise = robustness_record("gaussian-noise")
     assert filter_by_attacker_knowledge([noise], ["server view"]) == []
     assert filter_by_attacker_knowledge([noise], ["own data"]) == [noise]
+    # By its parameters where they matter: with partial knowledge it needs no honest updates.
+    of_own, of_honest = (
+        robustness_record("min-max", parameters={"attack": {"knowledge": k}}) for k in ("partial", "full")
+    )
+    assert filter_by_attacker_knowledge([of_own, of_honest], ["own data", "attackers' updates"]) == [of_own]
     names = [column.name for column in find_table(build_board("own", alone), "overall-digits-mlp").columns]
     assert "membership-auc-with-help" not in names
 

@@ -80,3 +80,13 @@ def test_the_order_of_attacks_does_not_enter_the_ids_of_cells():
     ]
     assert len(ids[0]["goals"]) == 2
     assert ids[0] == ids[1]
+
+
+def test_the_goal_of_a_chain_is_that_of_its_innermost_attack():
+    text = FLIPPING.replace('"label-flipping"', '"label-flipping", "on-off + label-flipping"')
+    found = by_labels(
+        cells(text.replace(', "adult-mlp"', "") + '[attack."on-off + label-flipping"]\nperiod = [10, 12]\n')
+    )
+    assert found["digits-mlp", "none"]["goals"] == [
+        {"name": "label-flipping", "parameters": {"source": 7, "target": 1}}
+    ]
