@@ -1,6 +1,7 @@
 """Small rounds of chains, and their server's half in another process."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,10 @@ def transmitted(chain, round, watch=()):
     """Return the transcript of a round in which everybody sends an update of its own."""
     selected = chain.select(round)
     updates = np.random.default_rng(round).normal(size=(PARTICIPANTS, COLUMNS.count)).astype(np.float32)
-    return chain.transmit(round, MODEL, selected, updates[selected] + np.float32(0.5), watch=watch)
+    transcript = chain.transmit(round, MODEL, selected, updates[selected] + np.float32(0.5), watch=watch)
+    if chain.rule.needs_root_update:
+        transcript.server = replace(transcript.server, root_update=updates.mean(0) + np.float32(0.5))
+    return transcript
 
 
 def packed(chain, configuration, view):
