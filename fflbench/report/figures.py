@@ -39,6 +39,8 @@ WRITTEN = 200
 """Number of cells up to which a heatmap prints its values with a decimal; beyond, cells are small, to fit a page."""
 PAGE = 11.0, 8.0
 """Most inches of a large heatmap's cells: with its labels it fits a landscape page."""
+MISSING = "\N{MULTIPLICATION SIGN}"
+"""Sign in a large heatmap's cells without a mean, for whose text there is no room."""
 PANELS = 9
 """Number of panels that are drawn; the CSV file beside the figure has all values."""
 DASHES = ("--", "-")
@@ -245,14 +247,16 @@ def _draw_heatmap(table: Table) -> ReportFigure:
     axis.pcolormesh(np.ma.masked_invalid(bright), cmap="cividis", vmin=0, vmax=100)
     axis.invert_yaxis()
     for (row, column), value in np.ndenumerate(values):
-        text = table.rows[row].cells[column].text if np.isnan(value) else f"{value:.{0 if large else 1}f}"
+        missing = table.rows[row].cells[column].text
+        text = (MISSING * bool(missing) if large else missing) if np.isnan(value) else f"{value:.{0 if large else 1}f}"
         colour = "white" if bright[row, column] < 55 else "black"
         axis.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size, color=colour)
     heads = [column.title.removesuffix(" %") for column in columns]
     axis.set_xticks(np.arange(len(columns)) + 0.5, heads, ha="right", fontsize=size, **slant)
     axis.set_yticks(np.arange(len(table.rows)) + 0.5, [row.label for row in table.rows], fontsize=size)
     axis.spines[:].set_visible(False)
-    axis.set_title(f"{table.title}, %", fontsize="medium")
+    explained = f"; {MISSING}: no mean, as where runs diverged" if large and np.isnan(values).any() else ""
+    axis.set_title(f"{table.title}, %{explained}", fontsize="medium")
     numbers: list[list[Any]] = [["row", "column", "mean"]]
     for of_row in table.rows:
         numbers += [[of_row.label, column.name, cell.mean] for column, cell in zip(columns, of_row.cells, strict=True)]
