@@ -30,6 +30,12 @@ def test_every_label_becomes_another(mapping):
     assert not attack.targeted
 
 
+def test_all_labels_become_class_0():
+    attack, labels = create("label-flipping-untargeted", mapping="all-to-one"), np.arange(10)
+    examples = Examples(np.zeros((10, 1, 8, 8), np.float32), labels)
+    assert not attack.poison_data(examples, small_task(), 0, np.random.default_rng(0)).y.any()
+
+
 def test_mirrored_labels_reduce_accuracy():
     task = registry.get(Kind.TASK, "digits-mlp").create(rounds=10)
     clean, flipped = (
@@ -53,6 +59,8 @@ ATTACKS = [
     ("fang-trimmed-mean", {}),
     ("mimic", {}),
     ("byzmean", {}),
+    ("signguard-evasion", {}),
+    ("clipped-clustering-evasion", {}),
     ("poisonedfl", {}),
     ("mpaf", {}),
     ("free-rider", {}),
