@@ -13,7 +13,7 @@ from fflbench.tasks import Task
 
 GUESS = 0.01
 """Assumed seconds of one participant's training where it cannot be measured."""
-# Poisoning takes a negligible time beside training, so cells that differ only in it are not timed.
+# Poisoning takes a negligible time beside training, unless attackers simulate rounds.
 TIMED = set(Kind) - {Kind.ATTACK}
 
 N = TypeVar("N", int, float)
@@ -38,7 +38,8 @@ def all_take_equally_long(cells: Sequence[Cell]) -> bool:
 
 
 def _cost_key(cell: Cell, kinds: Collection[Kind]) -> str:
-    return str([cell.configuration[kind] for kind in Kind if kind in kinds and kind in cell.configuration])
+    parts = [cell.configuration[kind] for kind in Kind if kind in kinds and kind in cell.configuration]
+    return f"{parts} {getattr(cell.attack, 'simulations_per_round', 0)}"
 
 
 def _estimate_once_per_kind(

@@ -79,6 +79,13 @@ def test_a_defense_that_never_answers_is_given_up(slow_defenses, monkeypatch):
     assert found > 10 * 0.2
 
 
+def test_an_attack_that_simulates_rounds_takes_longer_than_one_that_does_not(slow_defenses):
+    suite = {"tasks": ["digits-mlp"], "attacks": ["optimal-inner-product", "none"], "defenses": ["slow-rule"]}
+    content = {**suite, "seeds": [0], "overrides": {"rounds": 2}}
+    searching, idle = estimate_seconds(plan(parse(content, "own", "own.toml")))
+    assert searching > idle + 2 * 20 * 0.05
+
+
 def test_training_is_timed_on_the_device_that_is_asked_for(monkeypatch):
     timed = []
     monkeypatch.setattr(
