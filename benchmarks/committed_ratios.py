@@ -36,6 +36,10 @@ python -m benchmarks --check                                        # fails belo
 - Rounds: "ours" is the time of two cells side by side, divided by the rounds they run together, as in a suite. One
   federation alone uses one core, so that one MNIST round takes longer than in pfl-research with two workers.
 - Median: of an even number of values, torch takes the lower of the two middle ones, ByzFL and fflbench their mean.
+- Rules run through `fflbench.aggregate`, which also makes sure that all values are finite; ByzFL does not. Clipping,
+  ARC and, for 10 updates, the median take about as long as numpy's sum over the rows on as many threads: one pass.
+- A line search is compared with the calls of the rule that it makes, so that a ratio of 0.67 means 1.5 times as long.
+  It also writes the attackers' rows before every call.
 - Load is that of the machine at the start of a measurement, the processes of the previous one included.
 - Memory is the peak of a run with all its processes; shared memory counts once.
 

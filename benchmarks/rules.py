@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from benchmarks.timing import Ratio, Side, compare
-from fflbench import aggregate
+from fflbench import Aggregator, aggregate, registry
 from fflbench.arrays import kernels
 from fflbench.federation import Columns, View, chain
+from fflbench.federation.attack import poison_rows
 from fflbench.federation.rule import Geometry
+from fflbench.registry import Kind
 from fflbench.types import Matrix
 
 SIZES = {"many": (50, 1_000_000), "long": (10, 14_728_266), "few": (12, 1_000_000)}
@@ -57,8 +59,20 @@ PREAGGREGATIONS = (
 )
 
 
+SEARCHED: Mapping[str, Mapping[str, Any]] = {
+    "fedavg": {},
+    "median": {},
+    "trimmed-mean": {"f": F},
+    "multi-krum": {"f": F},
+    "foolsgold": {},
+}
+"""Rules against which the strength of an attack is searched, with their parameters."""
+SEARCH_COST = 1.5
+"""Largest duration of a line search, in multiples of the calls of the rule that it makes."""
+
+
 def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
-    """Yield the ratios of rules, and of pre-aggregations beside ByzFL."""
+    """Yield the ratios of rules and of line searches, and of pre-aggregations beside ByzFL."""
     torch.set_num_threads(os.cpu_count() or 1)
     for size, (n, d) in SIZES.items():
         updates = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
@@ -70,6 +84,11 @@ def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
             works = _our_preaggregation(method, n), _in_byzfl(method, n)
             ours, theirs = (_timer_on_fresh_rows(rows, updates, work) for work in works)
             yield from compare(f"{method.name}, {n} x {d:,}", ours, {"ByzFL": (theirs, method.targets[size])})
+        if size == "many":
+            for name, parameters in SEARCHED.items():
+                search, calls = _line_search(name, _fill_in(parameters, n), updates)
+                others = {"the calls of the rule that it makes": (calls, 1 / SEARCH_COST)}
+                yield from compare(f"optimal-inner-product against {name}, {n} x {d:,}", search, others)
 
 
 def _sides_of_rule(
@@ -89,13 +108,41 @@ def _sides_of_rule(
     return partial(aggregate, rule.name, updates, **_fill_in(rule.parameters, n)), others
 
 
+def _line_search(name: str, parameters: Mapping[str, Any], updates: Matrix) -> tuple[Side, Side]:
+    """Return a search for the strongest attack by a fifth of the rows, and as many calls of the rule."""
+    n, count = len(updates), len(updates) // 5
+    attack, selected, rows = registry.get(Kind.ATTACK, "optimal-inner-product").create(), np.arange(n), updates.copy()
+    defense = Aggregator(name, **parameters)
+
+    def search() -> None:
+        poison_rows(
+            attack,
+            rows,
+            selected=selected,
+            attackers=selected[-count:],
+            round=0,
+            weights=np.zeros(rows.shape[1], np.float32),
+            columns=Columns.of_length(rows.shape[1]),
+            task=None,  # type: ignore[arg-type]  # for attacks on data
+            seed=0,
+            simulate=defense.simulate,
+            loss=lambda weights, who: 0.0,
+        )
+
+    def calls() -> None:
+        for _ in range(attack.evaluations):
+            aggregate(name, updates, **parameters)
+
+    return search, calls
+
+
 def _fill_in(parameters: Mapping[str, Any], n: int) -> dict[str, Any]:
     return {name: n // 5 if value == F else value for name, value in parameters.items()}
 
 
 def _sum_over_rows(updates: Matrix) -> object:
-    # Where all ranks are named, columns are not sorted.
-    return kernels.over_sorted_columns(updates, lambda block: block.sum(0), slice(None))
+    """Add the rows up in blocks that fit into the cache, which is faster than one sum over the whole."""
+    return kernels.over_columns(updates, lambda block: block.sum(0))
 
 
 def _in_byzfl(method: Method, n: int) -> Callable[[Matrix], object]:

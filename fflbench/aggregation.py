@@ -10,9 +10,9 @@ import numpy.typing as npt
 from fflbench.arrays import kernels
 from fflbench.arrays.columns import Columns
 from fflbench.arrays.conversion import REAL, is_tensor, real_numbers
-from fflbench.errors import ParameterError
+from fflbench.errors import NotFiniteError, ParameterError
 from fflbench.federation import chain
-from fflbench.federation.rule import NoAnswerError
+from fflbench.federation.rule import FunctionRule, NoAnswerError
 from fflbench.federation.simulation import Gram, simulation_seed
 from fflbench.federation.transport import Setting
 from fflbench.federation.views import View, read_only
@@ -39,10 +39,6 @@ def aggregate(name: str, updates: Any, *, weights: Any = None, **parameters: Any
     for reserved in {"participants", "seed"} & parameters.keys():
         raise ParameterError(f"aggregate has no {reserved}: use Aggregator, which keeps a memory")
     return Aggregator(name, **parameters)(updates, weights=weights)
-
-
-class _NotFiniteError(ParameterError):
-    """Aggregate that is not finite."""
 
 
 class Aggregator:
@@ -85,25 +81,32 @@ class Aggregator:
         0 (default: 0, 1, 2, ... in the order of the rows). A call that raises an error leaves the memory as it was,
         also where the rule has no answer; in a federation, a rule may remember such a round.
         """
-        matrix = check_updates(updates)
+        # A rule that sorts all columns finds values that are not finite by itself, without another pass.
+        finite_later = self._chain.server.sorts_columns
+        matrix = check_updates(updates, finite_later=finite_later)
         try:
             return like(self._aggregate(matrix, weights, participants, all_finite=True), updates)
         except NoAnswerError as reason:
             raise ParameterError(f"{self._defense} has no answer: {reason}") from reason
+        except NotFiniteError:
+            if finite_later:
+                _require_finite(matrix, "updates")
+            raise
 
-    def simulate(self, updates: Matrix, *, gram: Gram = kernels.gram) -> Vector | None:
+    def simulate(self, updates: Matrix, *, gram: Gram = kernels.gram, all_finite: bool = False) -> Vector | None:
         """Return the aggregate of these updates, which leaves the memory as it is; None where a server would have none.
 
         As in a round, rows that are not finite are dropped. Random choices of the rule are others than those of a call.
-        `gram` returns the inner products of the updates, some of which may be known already.
+        `gram` returns the inner products of the updates, some of which may be known already, as it may be that all rows
+        are finite.
         """
         twin = copy.copy(self)
         twin._seed = simulation_seed(self._seed, self.round)
         if self.round:
             twin._chain = self._chain.simulation_copy(twin._seed)
         try:
-            return twin._aggregate(read_only(updates), None, None, gram, all_finite=False)
-        except (NoAnswerError, _NotFiniteError):
+            return twin._aggregate(read_only(updates), None, None, gram, all_finite=all_finite)
+        except (NoAnswerError, NotFiniteError):
             return None
 
     @property
@@ -153,8 +156,9 @@ class Aggregator:
             self._chain.rule.memory = before
             raise
         self.round, self.feedback = self.round + 1, {int(who): float(value) for who, value in feedback.items()}
-        # A copy, since a rule may return a row of the caller's matrix, or an array of its memory.
-        return np.array(result)
+        # A class may return an array of its memory, and a function one of the caller's rows.
+        own = isinstance(self._chain.rule, FunctionRule) and not np.may_share_memory(result, matrix)
+        return result if own and result.flags.owndata and result.flags.writeable else np.array(result)
 
     def _check_size(self, n: int, d: int) -> int:
         """Return the number of participants in all, or raise an error for updates that do not fit earlier rounds."""
@@ -182,8 +186,8 @@ class Aggregator:
     def _check_result(self, result: Vector, d: int) -> None:
         if result.shape != (d,) or result.dtype.kind not in REAL:
             raise ParameterError(f"{self._defense} gave no vector of {d} numbers")
-        if not np.isfinite(result).all():
-            raise _NotFiniteError(f"{self._defense} gave values that are not finite")
+        if not kernels.finite_rows(result[None]).all():
+            raise NotFiniteError(f"{self._defense} gave values that are not finite")
 
 
 def like(result: npt.NDArray[Any], updates: Any) -> Any:
@@ -213,22 +217,30 @@ def _nest_parameters_by_part(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def check_updates(updates: Any, name: str = "updates") -> Matrix:
-    """Return updates as a matrix of single or double precision, or raise an error that calls them by a name."""
+def check_updates(updates: Any, name: str = "updates", *, finite_later: bool = False) -> Matrix:
+    """Return updates as a matrix of single or double precision, or raise an error that calls them by a name.
+
+    Where values that are not finite are found later, those of single precision are not checked here.
+    """
     matrix = to_real_numbers(updates, f"{name} must be a matrix of real numbers")
     if matrix.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             matrix = matrix.astype(np.float32)
     if matrix.ndim != 2 or len(matrix) == 0:
         raise ParameterError(f"{name} must be a matrix with at least one row, not of shape {matrix.shape}")
-    if not kernels.finite_rows(matrix).all():
-        raise ParameterError(f"{name} hold values that are not finite; leave those rows out")
+    if not finite_later or matrix.dtype == np.float64:
+        _require_finite(matrix, name)
     if matrix.dtype == np.float64 and max(matrix.max(initial=0), -matrix.min(initial=0)) > LARGEST:
         raise ParameterError(
             f"{name} hold values beyond {LARGEST:g} in size, whose squares double precision cannot add up: "
             "scale them down"
         )
     return matrix
+
+
+def _require_finite(matrix: Matrix, name: str) -> None:
+    if not kernels.finite_rows(matrix).all():
+        raise ParameterError(f"{name} hold values that are not finite; leave those rows out")
 
 
 def _check_weights(weights: Any, n: int) -> npt.NDArray[Any]:

@@ -17,6 +17,10 @@ class ParameterError(FflbenchError):
     """Parameter that is unknown, missing or of the wrong type."""
 
 
+class NotFiniteError(ParameterError):
+    """NaN or infinity where only numbers are possible."""
+
+
 class NotRegisteredError(FflbenchError):
     """Name that no plugin has registered."""
 

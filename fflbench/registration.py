@@ -75,6 +75,7 @@ def rule(
     tolerates: str = "",
     defined: str = "",
     linear: bool = False,
+    sorts_columns: bool = False,
     participants: bool = False,
     root_update: bool = False,
     citation: str = "",
@@ -84,7 +85,9 @@ def rule(
 
     `tolerates` is the condition on f attackers among n for which its guarantee holds, as in "f < n/2"; `defined`, if it
     differs, the one for which it has an answer at all. A class that reads `view.participants` or
-    `view.root_update` sets `participants` or `root_update`; of a function, its arguments say so.
+    `view.root_update` sets `participants` or `root_update`; of a function, its arguments say so. A function that hands
+    all updates to `over_sorted_columns` may set `sorts_columns`: `aggregate` then leaves the search for values that are
+    not finite to it, which saves a pass over the updates.
     """
     return lambda target: _register(
         Kind.RULE,
@@ -96,6 +99,7 @@ def rule(
         tolerates=tolerates,
         defined=defined,
         linear=linear,
+        sorts_columns=sorts_columns,
         participants=participants or _has_argument("participants", target),
         root_update=root_update or _has_argument("root_update", target),
     )

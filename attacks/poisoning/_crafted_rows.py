@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.plugin import Attack, Known, Matrix, Vector, finite_rows, over_sorted_columns, weighted_mean
+from fflbench.plugin import Attack, Known, Matrix, Vector, finite_rows, over_columns, weighted_mean
 
 LARGEST = np.finfo(np.float32).max
 
@@ -63,13 +63,20 @@ def mean_of_rows(rows: Matrix) -> Numbers:
 
 def deviation_of_rows(rows: Matrix) -> Numbers:
     """Return the standard deviation of every coordinate, with n in the denominator."""
-    deviation = over_sorted_columns(rows, lambda block: block.std(0, dtype=np.float64), slice(0, len(rows)))
+    deviation = over_columns(rows, lambda block: block.std(0, dtype=np.float64))
     return deviation.astype(np.float64)
 
 
 def inner_products(rows: Matrix, vector: Numbers) -> Numbers:
     """Return the inner product of every row with a vector, in double precision."""
     return np.array([row.astype(np.float64) @ vector for row in rows])
+
+
+def unit(vector: Numbers) -> Numbers:
+    """Return a vector scaled to length 1, or zeros."""
+    largest = np.abs(vector).max(initial=0)
+    scaled = vector / largest if largest else vector
+    return scaled / max(float(np.linalg.norm(scaled)), 1.0)
 
 
 def opposite_direction(direction: str, rows: Matrix, mean: Numbers) -> Numbers:

@@ -46,13 +46,19 @@ def farthest_copies(known: Known, honest: Matrix, row: Callable[[float], Numbers
     parameters, mean = known.columns.parameters, mean_of_rows(honest)
     rows = known.updates.copy()
 
+    def copies(factor: float) -> Matrix:
+        crafted = in_single_precision(row(factor))
+        if len(crafted) == rows.shape[1]:
+            # Without buffers all rows are one.
+            return np.broadcast_to(crafted, rows.shape)
+        rows[:, parameters] = crafted
+        return rows
+
     def distance(factor: float) -> float:
-        rows[:, parameters] = in_single_precision(row(factor))
-        aggregate = known.simulate(rows)
+        aggregate = known.simulate(copies(factor))
         return NO_HARM if aggregate is None else float(np.linalg.norm(aggregate[parameters] - mean))
 
-    rows[:, parameters] = in_single_precision(row(line_search(distance, evaluations, start=0.0, step=FIRST_STEP)))
-    return rows
+    return np.array(copies(line_search(distance, evaluations, start=0.0, step=FIRST_STEP)))
 
 
 FIRST_STEP = 10.0

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Gt
 
-from fflbench.plugin import Known, Matrix, attack, over_sorted_columns
+from fflbench.plugin import Known, Matrix, attack, over_columns
 
 from ._crafted_rows import (
     AttackByKnowledge,
@@ -44,9 +44,8 @@ class FangTrimmedMean(AttackByKnowledge):
 
 def intervals_beyond(rows: Matrix, b: float) -> tuple[Numbers, Numbers]:
     """Return the ends of the intervals next to the largest or the smallest value of every coordinate."""
-    every = slice(0, len(rows))
-    highest = over_sorted_columns(rows, lambda block: block.max(0), every).astype(np.float64)
-    lowest = over_sorted_columns(rows, lambda block: block.min(0), every).astype(np.float64)
+    highest = over_columns(rows, lambda block: block.max(0)).astype(np.float64)
+    lowest = over_columns(rows, lambda block: block.min(0)).astype(np.float64)
     upwards = mean_of_rows(rows) < 0
     end = np.where(upwards, highest, lowest)
     return end, end * np.where((end > 0) == upwards, b, 1 / b)

@@ -1,4 +1,4 @@
-"""Inner product manipulation. Xie, Koyejo, Gupta, Fall of empires, UAI 2020."""
+"""Inner product manipulation. Xie, Koyejo, Gupta, Fall of empires, UAI 2019."""
 
 from typing import Annotated
 

@@ -7,7 +7,7 @@ from annotated_types import Ge
 
 from fflbench.plugin import Attack, AttackSetting, Known, Matrix, attack
 
-from ._crafted_rows import Numbers, finite_honest_updates, inner_products, mean_of_rows
+from ._crafted_rows import finite_honest_updates, inner_products, mean_of_rows, unit
 
 
 @attack("mimic", title="Mimic", knows=["own data", "attackers' updates", "honest updates"])
@@ -56,10 +56,3 @@ class Mimic(Attack):
             z = (t * z + unit(spread)) / (1 + t)
         self.memory |= {"mean": mean.astype(np.float32), "direction": unit(z).astype(np.float32)}
         self.memory["rounds"] = np.array(t + 1)
-
-
-def unit(vector: Numbers) -> Numbers:
-    """Return a vector scaled to length 1, or zeros."""
-    largest = np.abs(vector).max(initial=0)
-    scaled = vector / largest if largest else vector
-    return scaled / max(float(np.linalg.norm(scaled)), 1.0)

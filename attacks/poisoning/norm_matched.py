@@ -1,4 +1,4 @@
-"""Poisoned updates as long as honest ones. Sun et al., Can you really backdoor federated learning?, 2019."""
+"""Poisoned updates as long as honest ones. After Sun et al., 2019, whose attackers keep to the server's bound."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Inner product manipulation with the strongest factor. González et al., ByzFL, 2025; Xie et al., UAI 2020."""
+"""Inner product manipulation with the strongest factor. González et al., ByzFL, 2025; Xie et al., UAI 2019."""
 
 from typing import Annotated
 

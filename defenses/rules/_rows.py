@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fflbench.plugin import Matrix, Vector, View, over_sorted_columns, weighted_mean
+from fflbench.plugin import Matrix, Vector, View, over_columns, weighted_mean
 
 
 def scaled_mean(updates: Matrix, factors: npt.NDArray[np.float64], divisor: float) -> Vector:
@@ -13,15 +13,9 @@ def scaled_mean(updates: Matrix, factors: npt.NDArray[np.float64], divisor: floa
     return weighted_mean(updates, factors) * float(factors.sum() / divisor)
 
 
-def distances_from(centre: npt.NDArray[np.float64], rows: Matrix) -> npt.NDArray[np.float64]:
-    """Return the Euclidean distance of every row from the centre, in double precision."""
-    return np.array([np.linalg.norm(row - centre) for row in rows], np.float64)
-
-
 def sums_of_signs(updates: Matrix) -> Vector:
     """Return the number of positive values minus that of negative ones, for every column."""
-    # With all ranks named, columns are not sorted.
-    return over_sorted_columns(updates, lambda block: np.sign(block).sum(0), slice(0, len(updates)))
+    return over_columns(updates, lambda block: np.sign(block).sum(0))
 
 
 def weights_by_sender(view: View, weights: npt.NDArray[np.float64]) -> dict[str, float]:

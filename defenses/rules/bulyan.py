@@ -24,8 +24,9 @@ def bulyan(updates: Matrix, f: int, *, distances: Distances) -> Vector:
 
     with $S$ the updates that Krum selects, each from those that the earlier selections left, and $N_i$ those nearest to
     the median of $S$. Krum counts at least one neighbour, where the last selections would have none; of equal scores it
-    takes the one nearer to all that are left. The median is one of the values, as in the paper: the lower of the middle
-    two where $|S|$ is even. Of two values as near to it the lower is taken. Libraries differ in all of these.
+    takes the one nearer to all that are left. The median is one of the values, the lower of the middle two where $|S|$
+    is even (of the authors' own implementations, one takes the lower and one the upper). Of two values as near to it
+    the lower is taken. Libraries differ in all of these.
     """
     selected = select_by_krum(distances, f)
     middle, count = (len(selected) - 1) // 2, len(updates) - 4 * f

@@ -5,9 +5,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Gt
 
-from fflbench.plugin import Rule, ServerSetting, Vector, View, clipping_factors, require_rows, rule
+from fflbench.plugin import Rule, ServerSetting, Vector, View, clipping_factors, distances_from, require_rows, rule
 
-from ._rows import distances_from, scaled_mean
+from ._rows import scaled_mean
 
 
 @rule("centered-clipping", title="Centered clipping", tolerates="f <= n/10")
@@ -33,7 +33,7 @@ class CenteredClipping(Rule):
         rows, parameters = view.rows, view.columns.parameters
         centre = self.memory["aggregate"].astype(rows.dtype)
         for _ in range(self.iterations):
-            distances = distances_from(centre[parameters].astype(np.float64), rows[:, parameters])
+            distances = distances_from(centre[parameters], rows[:, parameters])
             factors = clipping_factors(distances, self.tau)
             centre = (1 - float(factors.mean())) * centre + scaled_mean(rows, factors, len(rows))
         self.memory["aggregate"] = centre

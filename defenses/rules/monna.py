@@ -23,8 +23,10 @@ def monna(
     $$ w = \frac{1}{n-f} \sum_{k \in N} x_k, \qquad |N| = n - f, \qquad
        \lVert x_k - x_t \rVert \le \lVert x_j - x_t \rVert \ \text{for}\ k \in N,\ j \notin N $$
 
-    In the paper, without a server, $x_t$ is each participant's own vector. A server has none, and trusts a sender:
-    the first one, as ByzFL does, unless set otherwise. Equal distances are taken in the order of the updates.
+    In the paper there is no server: $x_t$ is each participant's own vector, and the nearest n - 2f of the first n - f
+    that arrive are averaged, for which its bound on f is proved. A server receives all n, has no vector of its own, and
+    trusts a sender: the first one, as ByzFL does, unless set otherwise. Equal distances are taken in the order of the
+    updates.
     """
     n = len(updates)
     if trusted >= n:

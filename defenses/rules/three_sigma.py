@@ -14,13 +14,14 @@ from fflbench.plugin import (
     ServerSetting,
     Vector,
     View,
+    distances_from,
     require_rows,
     rule,
     squared_distances,
     weighted_mean,
 )
 
-from ._rows import distances_from, weights_by_sender
+from ._rows import weights_by_sender
 from .multi_krum import krum_scores
 
 ROUNDING = 1e-9

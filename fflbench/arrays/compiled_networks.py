@@ -24,11 +24,20 @@ ROWS = 128
 TILE = 256
 """Columns that are sorted at a time: those of a few dozen rows fit into the first-level cache."""
 
+CHAINS = 4
+"""Sums that are taken side by side, since each addition waits for the one before."""
+
+FUSED = ("contract",)
+"""A product and a sum may be one instruction."""
+
 LANES = 16
 """Columns in a vector register; on processors with smaller ones the compiler uses several."""
 
-Selection = Callable[[npt.NDArray[np.float32], int, npt.NDArray[np.float32]], None]
-"""Select ranks of as many columns as the third argument has, from the given one on, and write them there."""
+Selection = Callable[[npt.NDArray[np.float32], int, npt.NDArray[np.float32]], bool]
+"""Select ranks of as many columns as the third argument has, from the given one on, and write them there.
+
+It returns whether all values of these columns are finite, which it finds on the way.
+"""
 
 
 @functools.cache
@@ -57,8 +66,8 @@ def _select_ranks(
     last: int,
     ordered: bool,
     edition: int,
-) -> None:
-    tile = np.empty(n * TILE, np.float32)
+) -> bool:
+    tile, all_finite = np.zeros(n * TILE, np.float32), True
     for begin in range(0, ranked.shape[1], TILE):
         width = min(TILE, ranked.shape[1] - begin)
         # Copied row by row, which memory is faster at than at reading many rows at once.
@@ -66,15 +75,19 @@ def _select_ranks(
             source = updates[row, start + begin : start + begin + width]
             for column in range(width):
                 tile[row * TILE + column] = source[column]
-        _run_network(tile, updates, start + begin + TILE, n, first, last, ordered)
+        all_finite &= _run_network(tile, updates, start + begin + TILE, n, first, last, ordered)
         for rank in range(first, last):
             target = ranked[rank - first, begin : begin + width]
             for column in range(width):
                 target[column] = tile[rank * TILE + column]
+    return all_finite
 
 
 def _network(typing: Any, tile: Any, updates: Any, ahead: Any, n: Any, first: Any, last: Any, ordered: Any) -> Any:
-    """Define a network as instructions of LLVM, which also fetch columns from `ahead` on into the cache."""
+    """Define a network as instructions of LLVM, which also fetch columns from `ahead` on into the cache.
+
+    It returns whether all values are finite: zero times any other is NaN, and so is every sum with it.
+    """
     rows, ranks = n.literal_value, (first.literal_value, last.literal_value)
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
@@ -84,14 +97,22 @@ def _network(typing: Any, tile: Any, updates: Any, ahead: Any, n: Any, first: An
         )
         length = builder.extract_value(matrix.shape, 1)
         start, stop, step = (context.get_constant(numba.intp, value) for value in (0, TILE, LANES))
+        vector = ir.VectorType(ir.FloatType(), LANES)
+        zeros = ir.Constant(vector, [0.0] * LANES)
+        sums = [cgutils.alloca_once_value(builder, zeros) for _ in range(CHAINS)]
         with cgutils.for_range_slice(builder, start, stop, step, inc=True) as (column, _):
             soon, places = builder.add(arguments[2], column), []
             for row in range(rows):
                 _prefetch(builder, builder.gep(matrix.data, [soon]))
                 soon = builder.add(soon, length)
                 place = builder.gep(values.data, [builder.add(column, context.get_constant(numba.intp, row * TILE))])
-                places.append(builder.bitcast(place, ir.VectorType(ir.FloatType(), LANES).as_pointer()))
+                places.append(builder.bitcast(place, vector.as_pointer()))
             wires = [builder.load(place, align=4) for place in places]
+            for chain, place in enumerate(sums):
+                total = builder.load(place)
+                for wire in wires[chain::CHAINS]:
+                    total = builder.fadd(total, builder.fmul(wire, zeros, flags=FUSED), flags=FUSED)
+                builder.store(total, place)
             for pair, outputs in needed_comparators(rows, *ranks, ordered=ordered.literal_value):
                 one, other = (wires[wire] for wire in pair)
                 for wire, take in outputs:
@@ -99,9 +120,11 @@ def _network(typing: Any, tile: Any, updates: Any, ahead: Any, n: Any, first: An
                     wires[wire] = builder.select(taken, one, other)
             for rank in range(*ranks):
                 builder.store(wires[rank], places[rank], align=4)
-        return context.get_dummy_value()
+        total = functools.reduce(builder.fadd, [builder.load(place) for place in sums])
+        mask = builder.bitcast(builder.fcmp_unordered("uno", total, total), ir.IntType(LANES))
+        return builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(LANES), 0))
 
-    return numba.void(tile, updates, ahead, n, first, last, ordered), emit
+    return numba.boolean(tile, updates, ahead, n, first, last, ordered), emit
 
 
 def _prefetch(builder: ir.IRBuilder, place: Any) -> None:

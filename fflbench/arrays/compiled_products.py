@@ -1,4 +1,4 @@
-"""Inner products of the rows of large matrices, compiled: one pass, in double precision from the first product on."""
+"""Inner products and distances of rows of large matrices, compiled: one pass, in double precision from the start."""
 
 import functools
 from collections.abc import Callable
@@ -17,6 +17,33 @@ Products = Callable[[npt.NDArray[np.float32], npt.NDArray[np.float64]], None]
 
 Its number of rows is rounded up to a multiple of four.
 """
+
+
+Squares = Callable[[npt.NDArray[np.float32], int, npt.NDArray[np.float64], npt.NDArray[np.float64]], None]
+"""Write the squared distances of rows, from the given column on, from the third argument to the fourth."""
+
+
+@functools.cache
+def compiled_squares() -> Squares | None:
+    """Return compiled code for distances from a centre, or None where it cannot be compiled."""
+    signature = (
+        numba.types.Array(numba.float32, 2, "C"),
+        numba.int64,
+        numba.types.Array(numba.float64, 1, "C"),
+        numba.types.Array(numba.float64, 1, "C"),
+    )
+    run: Squares | None = compile_function(_squared_distances, signature, fastmath={"reassoc", "contract"})
+    return run
+
+
+def _squared_distances(
+    updates: npt.NDArray[np.float32], start: int, centre: npt.NDArray[np.float64], squares: npt.NDArray[np.float64]
+) -> None:
+    for row in range(len(updates)):
+        values, total = updates[row, start : start + len(centre)], 0.0
+        for column in range(len(centre)):
+            total += (values[column] - centre[column]) ** 2
+        squares[row] = total
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
 from fflbench.arrays import sorting_networks
+from fflbench.errors import NotFiniteError
 from fflbench.types import Coefficients, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ NETWORK = 24
 STRETCH = 1 << 15
 """Columns per pass of a sorting network: more than fit into the second-level cache, for fewer calls."""
 
+DISTANCES = 1 << 13
+"""Columns per pass of distances from a centre, which stays in the cache from row to row."""
+
 COMPILED = 1 << 23
 """Values of a matrix from which on compiled code is faster, with the time to load it."""
 
@@ -36,7 +40,7 @@ FEW = 32
 """Number of rows below which a Gram matrix uses BLAS's general product."""
 
 TOGETHER = 16
-"""Blocks per task of a thread."""
+"""Most blocks per task; fewer where every thread would not have at least two tasks."""
 
 R = TypeVar("R")
 
@@ -64,6 +68,22 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
     return _controller().limit(limits=1) if _threads.get() > 1 else nullcontext()
 
 
+def over_columns(updates: Matrix, reduce: Callable[[Matrix], npt.NDArray[Any]]) -> Vector:
+    """Reduce every column to one value, block by block: `reduce` is handed all values of some columns."""
+    n, d = updates.shape
+    result, width = np.empty(d, updates.dtype), max(1, min(d, BLOCK // n))
+
+    def work(start: int, space: npt.NDArray[Any]) -> None:
+        reduced = result[start : start + width]
+        reduced[:] = reduce(updates[:, start : start + width])
+        # Adding 0 makes 0 of -0, as in `over_sorted_columns`.
+        reduced += 0
+
+    for _ in _run_blocks(work, range(0, d, width), lambda: np.empty(0)):
+        pass
+    return result
+
+
 def over_sorted_columns(
     updates: Matrix, reduce: Callable[[Matrix], npt.NDArray[Any]], ranks: slice | None = None
 ) -> Vector:
@@ -71,28 +91,33 @@ def over_sorted_columns(
 
     `reduce` is handed a block with the participants' values of each coordinate in ascending order along axis 0; where
     `ranks` are named, it is handed those alone, in any order, which takes less time. It must not change the block.
-    Compiled code, for large matrices, passes the same values to `reduce` in the same order.
+    Compiled code, for large matrices, passes the same values to `reduce` in the same order. Columns with NaN or
+    infinity raise a `NotFiniteError`.
     """
     n, d = updates.shape
     result = np.empty(d, updates.dtype)
     first, last, _ = (ranks or slice(None)).indices(n)
     chosen = last - first
-    every_rank, by_rows = ranks is not None and chosen == n, ranks is not None and chosen < n <= NETWORK
-    compiled = None if every_rank else _compiled_selection(updates, first, last, ordered=not by_rows)
+    if ranks is not None and chosen == n:
+        # In any order: nothing is sorted.
+        return over_columns(updates, lambda block: reduce(_require_finite(block)))
+    by_rows = ranks is not None and n <= NETWORK
+    compiled = _compiled_selection(updates, first, last, ordered=not by_rows)
     network = sorting_networks.selection_network(n, first, last) if by_rows and not compiled else None
     width = max(1, min(d, STRETCH if by_rows else BLOCK // n))
 
     def select(start: int, space: npt.NDArray[Any]) -> Matrix:
         block = updates[:, start : start + width]
         columns = block.shape[1]
-        if every_rank:
-            return block
+        if not compiled:
+            _require_finite(block)
         if network:
             return sorting_networks.run_network(network, block, space.reshape(-1, width)[:, :columns])[:chosen]
         if compiled:
             ranked = space[: chosen * columns]
             ranked = ranked.reshape(chosen, columns) if by_rows else ranked.reshape(columns, chosen).T
-            compiled(updates, start, ranked)
+            if not compiled(updates, start, ranked):
+                _require_finite(block)
             return ranked
         ranked = space[: n * columns].reshape(columns, n).T
         ranked[:] = block
@@ -113,6 +138,15 @@ def over_sorted_columns(
     return result
 
 
+def _require_finite(block: Matrix) -> Matrix:
+    """Return the block, or raise an error for values that are not finite, which have no order."""
+    # A sum is finite where all values are, unless it overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(block.sum()) and not np.isfinite(block).all():
+            raise NotFiniteError("values that are not finite cannot be sorted")
+    return block
+
+
 def _compiled_selection(updates: Matrix, first: int, last: int, *, ordered: bool) -> "Selection | None":
     """Return compiled code that selects ranks, or None where the matrix is too small for it or it is not available."""
     if not _is_large(updates) or not updates.flags.c_contiguous:
@@ -124,15 +158,15 @@ def _compiled_selection(updates: Matrix, first: int, last: int, *, ordered: bool
     return compiled_selection(len(updates), first, last, ordered=ordered)
 
 
-def _compiled_products(updates: npt.NDArray[Any]) -> "Products | None":
-    """Return compiled code that multiplies rows, or None, likewise."""
+def _compiled(name: str, updates: npt.NDArray[Any]) -> Any:
+    """Return compiled code for products or squares of rows, or None, likewise."""
     if not _is_large(updates):
         return None
     try:
-        from fflbench.arrays.compiled_products import compiled_products
+        from fflbench.arrays import compiled_products
     except ImportError:
         return None
-    return compiled_products()
+    return getattr(compiled_products, f"compiled_{name}")()
 
 
 def _is_large(updates: npt.NDArray[Any]) -> bool:
@@ -141,16 +175,17 @@ def _is_large(updates: npt.NDArray[Any]) -> bool:
 
 def finite_rows(updates: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which rows hold neither NaN nor infinity."""
-
     # A row's sum is finite where all of it is, unless it overflows: only those rows are checked value by value.
+    width = max(STRETCH, BLOCK // max(1, len(updates)))
+
     def work(start: int, space: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         # Each thread has settings of its own.
         with np.errstate(over="ignore", invalid="ignore"):
-            found: npt.NDArray[np.bool_] = np.isfinite(updates[:, start : start + STRETCH].sum(1))
+            found: npt.NDArray[np.bool_] = np.isfinite(updates[:, start : start + width].sum(1))
         return found
 
     finite = np.ones(len(updates), bool)
-    for found in _run_blocks(work, range(0, updates.shape[1], STRETCH), lambda: np.empty(0)):
+    for found in _run_blocks(work, range(0, updates.shape[1], width), lambda: np.empty(0)):
         finite &= found
     for row in np.flatnonzero(~finite):
         finite[row] = np.isfinite(updates[row]).all()
@@ -178,15 +213,22 @@ def combine(rows: Matrix, coefficients: Coefficients) -> Matrix:
     m, n = coefficients.shape
     if m == n and not np.any(coefficients[~np.eye(n, dtype=bool)]):
         return _scale(rows, coefficients.diagonal())
-    rounded, width = coefficients.astype(rows.dtype), max(1, BLOCK // max(m, n))
+    rounded, pairs = coefficients.astype(rows.dtype), _pairs(coefficients)
+    # Sums of two rows are many short operations, of which longer blocks need fewer.
+    width = STRETCH if pairs else max(1, BLOCK // max(m, n))
     result = rows[:m] if m <= n else np.empty((m, rows.shape[1]), rows.dtype)
 
     def work(start: int, space: npt.NDArray[Any]) -> None:
         block = rows[:, start : start + width]
         made = space[: m * block.shape[1]].reshape(m, block.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
-            # Unlike `dot`, `matmul` takes columns of a matrix as they are, without a copy.
-            np.matmul(rounded, block, out=made)
+            if pairs:
+                for new, (one, other) in zip(made, pairs, strict=True):
+                    np.add(block[one], block[other], out=new)
+                made *= rows.dtype.type(0.5)
+            else:
+                # Unlike `dot`, `matmul` takes columns of a matrix as they are, without a copy.
+                np.matmul(rounded, block, out=made)
             # Rounded coefficients of a mean may add up to more than 1, as in `weighted_mean`.
             if not np.isfinite(made.sum()):
                 made[:] = coefficients @ block.astype(np.float64)
@@ -198,13 +240,26 @@ def combine(rows: Matrix, coefficients: Coefficients) -> Matrix:
     return result
 
 
+def _pairs(coefficients: Coefficients) -> list[tuple[int, int]] | None:
+    """Return the two rows that each new row is the mean of, or one twice, as bucketing has them; None for all others.
+
+    Adding two rows is faster than a product with a matrix that consists of zeros, and exact in the same way.
+    """
+    if not np.isin(coefficients, (0, 0.5, 1)).all() or not (coefficients.sum(1) == 1).all():
+        return None
+    used = coefficients > 0
+    first, last = used.argmax(1), used.shape[1] - 1 - used[:, ::-1].argmax(1)
+    return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
 def _scale(rows: Matrix, factors: npt.NDArray[np.float64]) -> Matrix:
     """Multiply each row by its factor, in place."""
     for row, factor in zip(rows, factors, strict=True):
         if factor != 1:
             # A factor near zero, for a huge row, has few digits in single precision.
             small = 0 < abs(factor) < np.finfo(rows.dtype).tiny
-            np.multiply(row, factor if small else rows.dtype.type(factor), out=row, casting="same_kind")
+            with np.errstate(over="ignore"):
+                np.multiply(row, factor if small else rows.dtype.type(factor), out=row, casting="same_kind")
     return rows
 
 
@@ -234,6 +289,24 @@ def row_norms(updates: Matrix) -> npt.NDArray[np.float64]:
     return lengths
 
 
+def distances_from(centre: npt.NDArray[Any], updates: Matrix) -> npt.NDArray[np.float64]:
+    """Return the Euclidean distance of every row from a centre, in double precision."""
+    n, d = updates.shape
+    if centre.shape != (d,):
+        raise ValueError(f"a centre of shape {centre.shape} does not fit {d} columns")
+    compiled, doubled = _compiled("squares", updates), centre.astype(np.float64)
+
+    def work(start: int, space: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        squares = np.empty(n)
+        compiled(updates, start, doubled[start : start + DISTANCES], squares)
+        return squares
+
+    if compiled and updates.flags.c_contiguous:
+        blocks = _run_blocks(work, range(0, d, DISTANCES), lambda: np.empty(0))
+        return np.asarray(np.sqrt(sum(blocks, np.zeros(n))))
+    return np.array([np.linalg.norm(row - doubled) for row in updates], np.float64)
+
+
 def clipping_factors(norms: npt.NDArray[np.float64], bound: float) -> npt.NDArray[np.float64]:
     """Return the factor of each row that leaves no norm above the bound."""
     return np.divide(bound, norms, out=np.ones_like(norms), where=norms > bound)
@@ -243,7 +316,7 @@ def gram(updates: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float6
     """Return all inner products of rows, in double precision so that distances of close or huge rows are accurate."""
     n, d = updates.shape
     width = max(1, BLOCK // 4 // n)
-    if compiled := _compiled_products(updates):
+    if compiled := _compiled("products", updates):
         return _gram_by_compiled_code(updates, compiled)
 
     # Numpy uses BLAS's routine for a matrix times its own transpose where it recognises one. For few rows that is
@@ -303,10 +376,12 @@ def _run_blocks(
         if not hasattr(own, "space"):
             # Once: fresh memory for every block would cost more than the work on it.
             own.space = new_space()
-        return [work(start, own.space) for start in blocks[first : first + TOGETHER]]
+        return [work(start, own.space) for start in blocks[first : first + together]]
 
-    tasks = range(0, len(blocks), TOGETHER)
-    count = min(count or _threads.get(), len(tasks))
+    # A thread is worth its start from a few blocks on.
+    count = min(count or _threads.get(), max(1, len(blocks) // 4))
+    together = max(1, min(TOGETHER, len(blocks) // (2 * count)))
+    tasks = range(0, len(blocks), together)
     if count <= 1:
         for first in tasks:
             yield from task(first)

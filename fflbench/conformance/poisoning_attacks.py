@@ -99,7 +99,7 @@ def check_determinism(entry: Entry) -> None:
 def check_server_without_answer(entry: Entry) -> None:
     """Check that attackers send rows also where `known.simulate` gives None, since the server would keep its model."""
     federation = small_federation(entry)
-    federation.__dict__["_simulate"] = lambda selected, updates, gram: None
+    federation.__dict__["_simulate"] = lambda selected, updates, **known: None
     train_and_poison(federation)
 
 

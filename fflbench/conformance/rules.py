@@ -1,5 +1,6 @@
 """Checks of rules."""
 
+import itertools
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from fflbench.conformance.small_federation import (
     random_server_view,
     random_updates,
 )
+from fflbench.errors import NotFiniteError
 from fflbench.federation.rule import NoAnswerError, Rule
 from fflbench.federation.server import Server
 from fflbench.federation.transport import Feedback, ServerSetting, Setting
@@ -142,6 +144,20 @@ def check_linearity(entry: Entry) -> None:
         entry,
         "is registered as linear, and gave another aggregate for the weighted mean of the rows than for the rows",
     )
+
+
+@register_check(Kind.RULE, applies=lambda entry: entry.sorts_columns)
+def check_refusal_of_non_finite_updates(entry: Entry) -> None:
+    """Check that a rule registered with sorts_columns refuses updates with NaN or infinity."""
+    for value, place in itertools.product((np.nan, np.inf, -np.inf), (0, -1)):
+        view = random_server_view()
+        rows = view.rows.copy()
+        rows[place, place] = value
+        try:
+            aggregate_read_only(begin_rule(entry), replace(view, rows=rows))
+        except NotFiniteError:
+            continue
+        require(False, entry, f"is registered with sorts_columns, and gave an aggregate of updates with {value}")
 
 
 @register_check(Kind.RULE, Kind.PREAGGREGATION, Kind.TRANSPORT, Kind.DEFENSE)

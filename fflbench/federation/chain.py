@@ -246,14 +246,20 @@ class Chain:
         deviation: Any = None,
         clean: Any = None,
         watch: Collection[int] = (),
+        all_finite: bool = False,
     ) -> Transcript:
-        """Transmit the participants' rows, which are overwritten; rows that are not finite are dropped."""
+        """Transmit the participants' rows, which are overwritten; rows that are not finite are dropped.
+
+        Where `all_finite` rows are known to be so, they are not searched, unless the transport changes them.
+        """
         hostile = np.isin(participants, [] if attackers is None else attackers)
         transcript = self.transport.transmit(Upload(round, model, participants, rows, hostile, deviation, clean, watch))
         _check_view(transcript, self.transport)
         for who in participants:
             transcript.ledger.add(GlobalModel(round, SERVER, int(who), model.data))
-        view = transcript.server.without_non_finite()
+        view = transcript.server
+        if not all_finite or self.transport.overwrites_rows:
+            view = view.without_non_finite()
         if any(part.uses_oracle for part in self.server.parts):
             # Rows without senders are those of all attackers, as far as anybody can say.
             arrived = participants if view.participants is None else view.participants

@@ -22,7 +22,7 @@ from fflbench.arrays.conversion import PLAIN
 from fflbench.arrays.threads import one_thread
 from fflbench.data import Examples
 from fflbench.engines.flat_model import FlatModel
-from fflbench.errors import ParameterError
+from fflbench.errors import NotFiniteError, ParameterError
 from fflbench.federation.attack import Attack, AttackSetting, Goal, checked_goal, poison_rows
 from fflbench.federation.chain import Chain
 from fflbench.federation.evaluation import Evaluation
@@ -37,6 +37,9 @@ from fflbench.types import Indices, Matrix, State, Vector
 
 LARGEST_WEIGHT = float(np.sqrt(np.finfo(np.float32).max))
 """Bound on weights: the square of a larger one overflows in single precision, so the server keeps its model instead."""
+
+NOT_FINITE = "the aggregate was not finite or exploded"
+"""Reason why a round keeps its model."""
 
 REPORTED_BY_PARTICIPANTS = {"trust": "trust", "trust_of_all": "trust_of_all", "row_weights": "weight"}
 """Reports of rules by participant, and names of their means: trust of senders and of all, weights of senders."""
@@ -180,11 +183,14 @@ class Federation:
             self.simulations = simulation.calls
             self.seconds["simulate"] = self.seconds.get("simulate", 0.0) + simulation.seconds
 
-    def _simulate(self, selected: Indices, updates: Matrix, *, gram: Gram = kernels.gram) -> Vector | None:
+    def _simulate(
+        self, selected: Indices, updates: Matrix, *, gram: Gram = kernels.gram, all_finite: bool = False
+    ) -> Vector | None:
         """Return the aggregate if the selected participants sent these rows, or None where the model would be kept."""
         twin = self.defense.simulation_copy(simulation_seed(self.seed, self.round))
         rows = updates.copy() if twin.overwrites_rows else updates
-        change = self._model_change(twin, self._transmit_with(twin, selected, rows), gram)
+        transcript = self._transmit_with(twin, selected, rows, all_finite=all_finite)
+        change = self._model_change(twin, transcript, gram)
         return None if isinstance(change, str) else change
 
     @timed
@@ -193,7 +199,13 @@ class Federation:
         return self._transmit_with(self.defense, selected, updates, watch)
 
     def _transmit_with(
-        self, defense: Chain, selected: Indices, updates: Matrix, watch: Collection[int] = ()
+        self,
+        defense: Chain,
+        selected: Indices,
+        updates: Matrix,
+        watch: Collection[int] = (),
+        *,
+        all_finite: bool = False,
     ) -> Transcript:
         hostile = np.intersect1d(selected, self.attackers)
         transcript = defense.transmit(
@@ -205,6 +217,7 @@ class Federation:
             deviation=self.deviation,
             clean=self.participants.clean_updates(self.weights, hostile, self.round),
             watch=watch,
+            all_finite=all_finite,
         )
         if defense.rule.needs_root_update:
             root = self.participants.root_update(self.weights, self.round)
@@ -228,12 +241,15 @@ class Federation:
             change: Vector = np.asarray(defense.aggregate(transcript, gram))
         except NoAnswerError as reason:
             return str(reason)
+        except NotFiniteError:
+            # Of a pre-aggregation, since rows that are not finite were dropped before it.
+            return NOT_FINITE
         if change.shape != self.weights.shape:
             raise ParameterError(f"the defense's aggregate has shape {change.shape}, not {self.weights.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
             # Negated, so that NaN is refused as well.
             if not np.abs(self.weights + change).max(initial=0) < LARGEST_WEIGHT:
-                return "the aggregate was not finite or exploded"
+                return NOT_FINITE
         return change
 
     @timed

@@ -27,6 +27,11 @@ class Server:
         """Return the pre-aggregations and the rule, in the order in which they run."""
         return *self.preaggregations, self.rule
 
+    @property
+    def sorts_columns(self) -> bool:
+        """Whether all updates are sorted by columns, which finds values that are not finite."""
+        return not self.preaggregations and isinstance(self.rule, FunctionRule) and self.rule.entry.sorts_columns
+
     def aggregate(self, view: View, rng: np.random.Generator, gram: Gram = kernels.gram) -> tuple[Vector, Feedback]:
         """Return the change of the global model and feedback to participants.
 

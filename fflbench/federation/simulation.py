@@ -23,18 +23,19 @@ Gram = Callable[[Matrix], npt.NDArray[np.float64]]
 class SimulateAll(Protocol):
     """Function that computes the aggregate of a matrix with one row per selected participant, on a copy of the defense.
 
-    It leaves the matrix as it is. `gram` returns the inner products of its columns of parameters.
+    It leaves the matrix as it is. `gram` returns the inner products of its columns of parameters; `all_finite` is set
+    where no row is to be dropped.
     """
 
-    def __call__(self, updates: Matrix, *, gram: Gram) -> Vector | None:
+    def __call__(self, updates: Matrix, *, gram: Gram, all_finite: bool) -> Vector | None:
         """Return the change of the model, or None where the server would keep it."""
 
 
 class RoundSimulation:
     """Aggregates of one round for rows that attackers try, with the number of calls and their seconds.
 
-    Between two calls only the rows of the attackers who try change: the others are copied once, and for large matrices
-    their inner products are computed once.
+    Between two calls only the rows of the attackers who try change: the others are copied and searched for values that
+    are not finite once, and for large matrices their inner products are computed once.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class RoundSimulation:
         self._simulate, self._selected, self._hostile, self._honest = simulate, selected, hostile, honest
         self._sent: Matrix = np.empty((0, 0), np.float32)
         self._trying: Indices = np.empty(0, np.int64)
+        self._others_finite = False
         self._products: npt.NDArray[np.float64] | None = None
         self.calls = 0
         """Number of calls."""
@@ -56,11 +58,15 @@ class RoundSimulation:
             trying = np.flatnonzero(np.isin(self._selected, participants))
             if estimate is not None or not np.array_equal(trying, self._trying):
                 self._sent, self._products = self._others(trying, rows, estimate), None
+                self._others_finite = bool(np.delete(kernels.finite_rows(self._sent), trying).all())
                 # The next call may have another estimate, or, for want of honest rows, another mean of `rows`.
                 fixed = estimate is None and (len(self._honest) or len(trying) == self._hostile.sum())
                 self._trying = trying if fixed else np.empty(0, np.int64)
             self._sent[trying] = rows
-            change = self._simulate(read_only(self._sent), gram=self._gram)
+            # As they are sent: in single precision, and one of several equal rows.
+            different = self._sent[trying[:1] if rows.strides[0] == 0 else trying]
+            all_finite = self._others_finite and bool(kernels.finite_rows(different).all())
+            change = self._simulate(read_only(self._sent), gram=self._gram, all_finite=all_finite)
             # A copy, since a rule may return one of the rows, which the next call replaces.
             return None if change is None else np.array(change)
         finally:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fflbench.arrays import kernels
+from fflbench.errors import NotFiniteError
 from fflbench.federation.rule import Geometry
 from tests.strategies import matrices
 
@@ -27,6 +28,59 @@ def test_many_threads_give_the_same_bits():
         with kernels.threads(count):
             results.append(kernels.over_sorted_columns(updates, lambda block: block[5:45].mean(0)))
     assert results[0].tobytes() == results[1].tobytes()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 25])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_columns_with_values_that_are_not_finite_are_refused(n, value, compiled, monkeypatch):
+    monkeypatch.setattr(kernels, "COMPILED", 0 if compiled else np.inf)
+    # Several tiles of compiled code and several blocks.
+    d, rng = 2 * kernels.STRETCH + 300, np.random.default_rng(n)
+    updates = rng.normal(size=(n, d)).astype(np.float32)
+    for ranks in (None, slice(0, n), slice(n // 2, n // 2 + 1)):
+        kernels.over_sorted_columns(updates, lambda block: block[0], ranks)
+        for row, column in ((0, 0), (n - 1, d - 1), (n // 2, int(rng.integers(d)))):
+            hostile = updates.copy()
+            hostile[row, column] = value
+            with pytest.raises(NotFiniteError):
+                kernels.over_sorted_columns(hostile, lambda block: block[0], ranks)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_centre_of_another_length_is_refused(compiled, monkeypatch):
+    monkeypatch.setattr(kernels, "COMPILED", 0 if compiled else np.inf)
+    for length in (1, 9, 11):
+        with pytest.raises(ValueError, match="does not fit 10 columns"):
+            kernels.distances_from(np.zeros(length), np.zeros((3, 10), np.float32))
+
+
+def test_columns_whose_sum_overflows_are_sorted():
+    updates = np.full((3, 5), np.finfo(np.float32).max, np.float32)
+    np.testing.assert_array_equal(kernels.over_sorted_columns(updates, lambda block: block[1]), updates[0])
+
+
+@given(matrices(n=st.integers(1, 7), d=st.integers(0, 40)), st.sampled_from([1, 7, 64]), st.booleans())
+def test_distances_from_a_centre_are_those_of_the_definition(updates, width, compiled):
+    centre = updates[0] / 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "DISTANCES", width)
+        patch.setattr(kernels, "COMPILED", 0 if compiled else np.inf)
+        found = kernels.distances_from(centre, updates)
+    wanted = np.sqrt(((updates.astype(np.float64) - centre.astype(np.float64)) ** 2).sum(1))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+@given(matrices(n=st.integers(1, 9), d=st.integers(0, 30)), st.randoms(use_true_random=False))
+def test_means_of_pairs_are_those_of_the_definition(updates, random):
+    n, wanted = len(updates), updates.astype(np.float64)
+    pairs = [(random.randrange(n), random.randrange(n)) for _ in range(random.randint(1, n + 2))]
+    coefficients = np.zeros((len(pairs), n))
+    for row, pair in zip(coefficients, pairs, strict=True):
+        for each in pair:
+            row[each] += 0.5
+    expected = [(wanted[one] + wanted[other]) / 2 for one, other in pairs]
+    np.testing.assert_allclose(kernels.combine(updates, coefficients), expected, rtol=1e-6, atol=1e-40)
 
 
 @given(matrices(n=st.integers(1, 8), d=st.integers(0, 30)), st.sampled_from([1, 16, 1 << 17]))

@@ -39,7 +39,7 @@ class Rounds:
             columns=self.columns,
             task=None,
             seed=0,
-            simulate=lambda rows, *, gram: None,
+            simulate=lambda rows, **known: None,
             loss=lambda weights, participants: 0.0,
         )
         self.round += 1

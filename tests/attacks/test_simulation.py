@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fflbench import registry
+from fflbench import Aggregator, registry
 from fflbench.errors import ParameterError
 from fflbench.federation import Attack, Transport, chain
 from fflbench.federation.rounds import Federation
 from fflbench.federation.simulation import RoundSimulation
-from fflbench.registration import attack
+from fflbench.registration import attack, preaggregation
 from fflbench.registry import Kind
 
 EVERYTHING = ["own data", "attackers' updates", "honest updates", "defense"]
@@ -192,7 +192,39 @@ def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation,
 
 def test_where_nobody_is_honest_the_others_are_assumed_to_send_the_mean_of_what_is_tried():
     nobody = np.empty((0, 2), np.float32)
-    simulation = RoundSimulation(lambda updates, *, gram: updates.mean(0), np.arange(3), np.ones(3, bool), nobody)
+    simulation = RoundSimulation(lambda updates, **known: updates.mean(0), np.arange(3), np.ones(3, bool), nobody)
     for value in (1.0, 5.0):
         change = simulation(np.array([0]), np.full((1, 2), value, np.float32), None)
         np.testing.assert_array_equal(change, [value, value])
+
+
+@pytest.mark.parametrize("tried", [np.full((1, 4), np.inf, np.float32), np.full((1, 4), 1e300), np.ones((1, 4))])
+@pytest.mark.parametrize("honest_value", [0.5, np.nan])
+def test_rows_that_are_not_finite_as_they_are_sent_are_dropped_in_simulations(tried, honest_value):
+    honest = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    honest[2, 1] = honest_value
+    hostile = np.arange(6) == 5
+    simulation = RoundSimulation(Aggregator("median").simulate, np.arange(6), hostile, honest)
+    sent = np.vstack([honest, tried])
+    with np.errstate(over="ignore"):
+        sent = sent.astype(np.float32)
+    # The second call knows the honest rows, and equal rows may come as one.
+    for rows in (tried, np.broadcast_to(tried[0], (1, 4))):
+        with np.errstate(over="ignore"):
+            found = simulation(np.array([5]), rows, None)
+        np.testing.assert_array_equal(found, np.median(sent[np.isfinite(sent).all(1)], axis=0))
+
+
+def test_a_pre_aggregation_that_overflows_keeps_the_model(own_registry, federation):
+    @preaggregation("doubles", title="Doubles")
+    def doubles(updates):
+        """Multiply every update by two."""
+        return 2 * np.eye(len(updates))
+
+    def poison(known):
+        known.updates[:] = np.finfo(np.float32).max
+        assert known.simulate(known.updates) is None
+        return known.updates
+
+    it = federation(poison, "doubles + median")
+    assert "not finite" in it.run_round()["kept_because"]

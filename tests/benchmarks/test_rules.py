@@ -9,6 +9,8 @@ from benchmarks import rules
 
 PREAGGREGATIONS = ("NNM", "Bucketing", "Clipping", "ARC")
 OTHERS = [method.peer for method in (*rules.RULES, *rules.PREAGGREGATIONS)]
+SEARCHES = {f"optimal-inner-product against {rule}" for rule in rules.SEARCHED}
+CALLS = "the calls of the rule that it makes"
 LIMIT = "numpy's sum over rows, on as many threads"
 
 
@@ -32,11 +34,12 @@ def byzfl(monkeypatch):
 
 
 def test_rules_are_compared_with_torch_byzfl_and_the_limit_and_pre_aggregations_with_byzfl_alone(small, byzfl):
-    assert {each.against for each in rules.measure_ratios(peers=False)} == {"torch", LIMIT}
+    assert {each.against for each in rules.measure_ratios(peers=False)} == {"torch", LIMIT, CALLS}
     found = {(each.what.split(",")[0], each.against) for each in rules.measure_ratios(peers=True)}
     assert found == {
         *((rule, "torch") for rule in ("median", "trimmed-mean", "multi-krum")),
         *((rule, LIMIT) for rule in ("median", "trimmed-mean")),
+        *((search, CALLS) for search in SEARCHES),
         *((method.name, "ByzFL") for method in (*rules.RULES, *rules.PREAGGREGATIONS)),
     }
     assert byzfl["TrMean"][0] == {"f": 1}

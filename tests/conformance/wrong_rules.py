@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fflbench.plugin import NoAnswerError, Rule, chain, preaggregation, rule
+from fflbench.plugin import NoAnswerError, Rule, chain, over_sorted_columns, preaggregation, rule
 from fflbench.registry import Kind
 from tests.conformance.wrong_plugins import refused
 
@@ -153,6 +153,17 @@ def is_a_median_registered_as_linear():
     @rule("wrong", title="Wrong", linear=True)
     def wrong(updates):
         return np.median(updates, 0)
+
+
+@refused(
+    RULE,
+    "refusal-of-non-finite-updates",
+    'rule "wrong" is registered with sorts_columns, and gave an aggregate of updates with nan',
+)
+def does_not_sort_the_first_update():
+    @rule("wrong", title="Wrong", sorts_columns=True)
+    def wrong(updates):
+        return over_sorted_columns(updates[1:], lambda block: block[0])
 
 
 @refused(
