@@ -107,8 +107,9 @@ def send_without_data(known: Known, parameters: npt.NDArray[Any]) -> Matrix:
 
 def in_single_precision(values: npt.NDArray[Any]) -> Vector:
     """Return values as float32, those beyond its range as its largest number."""
-    limited: Vector = np.clip(values, -LARGEST, LARGEST).astype(np.float32)
-    return limited
+    with np.errstate(over="ignore"):
+        limited: Vector = values.astype(np.float32)
+    return np.clip(limited, -LARGEST, LARGEST, out=limited)
 
 
 def last_global_change(memory: Memory, known: Known) -> Vector:

@@ -44,7 +44,7 @@ def line_search(
 def farthest_copies(known: Known, honest: Matrix, row: Callable[[float], Numbers], evaluations: int) -> Matrix:
     """Return copies of the row, by its factor, that moves the aggregate farthest from the mean of honest updates."""
     parameters, mean = known.columns.parameters, mean_of_rows(honest)
-    rows = known.updates.copy()
+    rows, difference = known.updates.copy(), np.empty_like(mean)
 
     def copies(factor: float) -> Matrix:
         crafted = in_single_precision(row(factor))
@@ -56,7 +56,9 @@ def farthest_copies(known: Known, honest: Matrix, row: Callable[[float], Numbers
 
     def distance(factor: float) -> float:
         aggregate = known.simulate(copies(factor))
-        return NO_HARM if aggregate is None else float(np.linalg.norm(aggregate[parameters] - mean))
+        if aggregate is None:
+            return NO_HARM
+        return float(np.linalg.norm(np.subtract(aggregate[parameters], mean, out=difference)))
 
     return np.array(copies(line_search(distance, evaluations, start=0.0, step=FIRST_STEP)))
 
