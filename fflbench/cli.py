@@ -225,6 +225,9 @@ def verify_command(
     folder: Annotated[Path, typer.Argument(help="A leaderboard, as in leaderboards/quick.")],
     sample: Annotated[int, typer.Option(min=1, help="Number of cells to run again.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the random sample.")] = 0,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Run long cells up to this round only, and compare them up to there.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where participants train: cpu, or cuda.")] = "cpu",
     plugin: Plugins = None,
     data_dir: DataDir = None,
@@ -239,7 +242,7 @@ def verify_command(
     from fflbench.execution import verify_leaderboard
 
     load_plugins(plugin)
-    verdicts, problems = verify_leaderboard.verify_sample(folder, sample, seed, plugin or [], device)
+    verdicts, problems = verify_leaderboard.verify_sample(folder, sample, seed, plugin or [], device, rounds)
     for problem in problems:
         typer.echo(problem, err=True)
     for verdict in verdicts:

@@ -14,7 +14,7 @@ import numpy as np
 from fflbench.errors import FflbenchError, error_in_one_line, escape_undecodable
 from fflbench.measures.measure import Context
 from fflbench.records.manifest import build_manifest, results_versions
-from fflbench.records.npz_file import pack_arrays, unpack_arrays
+from fflbench.records.npz_file import Arrays, pack_arrays, unpack_arrays
 from fflbench.records.record import Record
 from fflbench.records.store import write_atomically
 from fflbench.suites.cell import Cell
@@ -182,12 +182,7 @@ class _Checkpoint:
     def resume(self, restore: Callable[[State], None]) -> None:
         """Restore the saved state; a checkpoint that is damaged or of other versions is ignored."""
         try:
-            content = memoryview(self.storage.read_checkpoint())
-            digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
-            if hashlib.sha256(packed).digest() != digest:
-                return
-            arrays = unpack_arrays(bytes(packed), max_bytes=2 * len(packed), max_arrays=None)
-            saved = json.loads(arrays.pop(FACTS).tobytes())
+            saved, arrays = _unpack_checkpoint(self.storage.read_checkpoint())
             if saved["versions"] == self.versions:
                 before = float(saved["seconds"])
                 restore(State(arrays, saved["facts"]))
@@ -195,6 +190,42 @@ class _Checkpoint:
         except Exception:
             # Anyone may have written the file, and the cell can always start from its first round.
             return
+
+
+def _unpack_checkpoint(content: bytes) -> tuple[dict[str, Any], Arrays]:
+    digest, packed = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+    if hashlib.sha256(packed).digest() != digest:
+        raise ValueError("a damaged checkpoint")
+    arrays = unpack_arrays(packed, max_bytes=2 * len(packed), max_arrays=None)
+    return json.loads(arrays.pop(FACTS).tobytes()), arrays
+
+
+class FirstSteps:
+    """Storage of a checkpoint in memory, for a cell that stops after its first steps."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.done, self.content = count, 0, b""
+
+    def report(self, step: int, accuracy: float | None) -> None:
+        """Count steps."""
+        self.done = step
+
+    def stopping(self) -> bool:
+        """Return whether the cell has taken all of its steps."""
+        return self.done >= self.count
+
+    def read_checkpoint(self) -> bytes:
+        """Return nothing: the cell starts from its first step."""
+        raise FileNotFoundError
+
+    def write_checkpoint(self, content: bytes) -> None:
+        """Keep the content in memory."""
+        self.content = content
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the history of the cell that was stopped."""
+        history: list[dict[str, Any]] = _unpack_checkpoint(self.content)[0]["facts"]["history"]
+        return history
 
 
 DIGEST_BYTES = hashlib.sha256().digest_size

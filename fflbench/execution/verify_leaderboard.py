@@ -3,13 +3,13 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from fflbench import registry
 from fflbench.errors import FflbenchError, RecordError
-from fflbench.execution.run_cell import run_cell
+from fflbench.execution.run_cell import FirstSteps, StoppedError, run_cell
 from fflbench.measures.measure import Measure
 from fflbench.metrics import NO_DRIFT, Metric
 from fflbench.progress import track_progress
@@ -31,6 +31,9 @@ LEVEL = 0.99
 CONFIRMED = ("same bits", "reproduced")
 """Verdicts by which a recorded figure is confirmed."""
 
+
+TESTED = "test_loss"
+"""Key that a round's history item has where the model was evaluated."""
 
 Agreement: TypeAlias = Literal[
     "same bits", "reproduced", "plausible, not reproduced", "different", "cannot be compared"
@@ -55,11 +58,12 @@ class Verdict:
 
 
 def verify_sample(
-    folder: Path, sample: int, seed: int, plugins: Sequence[str], device: str = "cpu"
+    folder: Path, sample: int, seed: int, plugins: Sequence[str], device: str = "cpu", rounds: int | None = None
 ) -> tuple[list[Verdict], list[str]]:
     """Run a sample of cells again, those reported from outside first where their plugins are loaded.
 
-    Return the verdicts, and the problems of the collection itself.
+    With `rounds`, cells with more rounds stop there, their histories are compared so far, and no cell is marked as
+    verified. Return the verdicts, and the problems of the collection itself.
     """
     collection = read_collection(folder)
     refuse_symbolic_links(folder / ENTRIES)
@@ -67,10 +71,10 @@ def verify_sample(
     if not chosen:
         raise RecordError(f"{folder} has no cell that could be run again and compared")
     verdicts = [
-        _run_again_and_compare(collection, record, device, plugins)
+        _run_again_and_compare(collection, record, device, plugins, rounds)
         for record in track_progress(chosen, "Running again")
     ]
-    confirmed = [verdict.record.id for verdict in verdicts if verdict.confirmed]
+    confirmed = [verdict.record.id for verdict in verdicts if verdict.confirmed and not rounds]
     if _mark_verified_in_entries(collection, confirmed):
         # Without the plugins, as everybody else makes the leaderboard again.
         with registry.without_plugins(plugins):
@@ -98,10 +102,15 @@ def _can_run_again(record: Record) -> bool:
 
 
 def _run_again_and_compare(
-    collection: RecordCollection, record: Record, device: str, plugins: Sequence[str]
+    collection: RecordCollection, record: Record, device: str, plugins: Sequence[str], rounds: int | None
 ) -> Verdict:
-    cell = Cell.of(record)
-    again = run_cell(cell, record.suite, device=device, plugins=plugins)
+    cell, part = Cell.of(record), ""
+    if rounds and "round" in (record.history or [{}])[-1] and len(record.history) > rounds:
+        part = f"{rounds} of {len(record.history)} rounds, "
+        collection = replace(collection, records=[_as_of_round(each, rounds) for each in collection.records])
+        record, again = _as_of_round(record, rounds), _run_first_rounds(cell, record, rounds, device, plugins)
+    else:
+        again = run_cell(cell, record.suite, device=device, plugins=plugins)
     if again.status == "failed":
         return Verdict(record, "different", f"it fails now: {again.reason}")
     here = build_manifest(cell.configuration, device, plugins)
@@ -111,9 +120,36 @@ def _run_again_and_compare(
             name for name, value in record.reproducible_content().items() if again.reproducible_content()[name] != value
         ]
         if differing:
-            return Verdict(record, "different", f"in {', '.join(differing)}")
-        return Verdict(record, "same bits", "same versions and processor")
-    return _compare_records(collection, cell.measure, record, again, f"made with another {' and '.join(other)}")
+            return Verdict(record, "different", f"{part}in {', '.join(differing)}")
+        return Verdict(record, "same bits", f"{part}same versions and processor")
+    return _compare_records(collection, cell.measure, record, again, f"{part}made with another {' and '.join(other)}")
+
+
+def _run_first_rounds(cell: Cell, record: Record, rounds: int, device: str, plugins: Sequence[str]) -> Record:
+    """Return the record with the history that its cell has now, up to a round, or a failed one."""
+    steps = FirstSteps(rounds)
+    try:
+        return run_cell(
+            cell,
+            record.suite,
+            device=device,
+            plugins=plugins,
+            checkpoint=steps,
+            report=steps.report,
+            stopping=steps.stopping,
+        )
+    except StoppedError:
+        return _as_of_round(record.model_copy(update={"history": steps.history()}), rounds)
+
+
+def _as_of_round(record: Record, rounds: int) -> Record:
+    """Return a record with its first rounds, and as metrics the values of the last of them that was evaluated."""
+    history = record.history[:rounds]
+    metrics: dict[str, Any] = next(
+        ({name: item[name] for name in record.metrics if name in item} for item in reversed(history) if TESTED in item),
+        {},
+    )
+    return record.model_copy(update={"history": history, "metrics": metrics})
 
 
 def _compare_records(

@@ -104,3 +104,23 @@ def test_verify_tells_of_altered_evidence_too(real, tmp_path):
     found = invoke_command("verify", copy, "--sample", 1)
     assert found.exit_code == 1
     assert "line 1, is damaged: it is not what its digest says" in found.output
+
+
+@pytest.mark.parametrize("where", [lambda record: {}, from_another_processor], ids=["same", "other"])
+def test_the_first_rounds_of_a_cell_are_compared_without_the_others(real, tmp_path, where, monkeypatch):
+    def with_accuracy_in(number, value):
+        def change(record):
+            history = [item | ({"accuracy": value} if item["round"] == number else {}) for item in record.history]
+            return where(record) | {"history": history}
+
+        return change
+
+    steps = []
+    monkeypatch.setattr(verifying.FirstSteps, "report", lambda self, step, _: steps.append(setattr(self, "done", step)))
+    for altered, confirmed in ((2, True), (1, False)):
+        board = copy_with_changed_records(real, tmp_path / str(altered), with_accuracy_in(altered, 0.123))
+        ((verdict,), _) = verifying.verify_sample(board, 1, 0, [], rounds=1)
+        assert verdict.confirmed == confirmed
+        assert "1 of 2 rounds" in verdict.reason
+    assert len(steps) == 2
+    assert "1 of 2 rounds" in invoke_command("verify", board, "--sample", 1, "--rounds", 1).output
