@@ -343,7 +343,7 @@ def poison_rows(
     rows, knows = np.flatnonzero(hostile), attack.needed_knowledge
     honest = updates[~hostile] if {"honest updates", "defense"} & set(knows) else updates[:0]
     groups = [rows] if "attackers' updates" in knows else [rows[[place]] for place in range(len(rows))]
-    simulation = RoundSimulation(simulate, selected, hostile, honest)
+    simulation = RoundSimulation(simulate, selected, hostile, honest, updates)
     given = {"own data": loss, "honest updates": read_only(honest), "defense": simulation}
     for group in filter(len, groups):
         known = Known(

@@ -34,14 +34,21 @@ class SimulateAll(Protocol):
 class RoundSimulation:
     """Aggregates of one round for rows that attackers try, with the number of calls and their seconds.
 
-    Between two calls only the rows of the attackers who try change: the others are copied and searched for values that
-    are not finite once, and for large matrices their inner products are computed once.
+    Between two calls only the rows of the attackers who try change: the others are searched for values that are not
+    finite once, and for large matrices their inner products are computed once. Where all attackers try together, their
+    rows are tried in `updates` itself, which has one row for each of the selected and would take long to copy.
     """
 
     def __init__(
-        self, simulate: SimulateAll, selected: Indices, hostile: npt.NDArray[np.bool_], honest: Matrix
+        self,
+        simulate: SimulateAll,
+        selected: Indices,
+        hostile: npt.NDArray[np.bool_],
+        honest: Matrix,
+        updates: Matrix,
     ) -> None:
-        self._simulate, self._selected, self._hostile, self._honest = simulate, selected, hostile, honest
+        self._simulate, self._selected, self._hostile = simulate, selected, hostile
+        self._honest, self._updates = honest, updates
         self._sent: Matrix = np.empty((0, 0), np.float32)
         self._trying: Indices = np.empty(0, np.int64)
         self._others_finite = False
@@ -67,22 +74,23 @@ class RoundSimulation:
             different = self._sent[trying[:1] if rows.strides[0] == 0 else trying]
             all_finite = self._others_finite and bool(kernels.finite_rows(different).all())
             change = self._simulate(read_only(self._sent), gram=self._gram, all_finite=all_finite)
-            # A copy, since a rule may return one of the rows, which the next call replaces.
-            return None if change is None else np.array(change)
+            # A rule may return one of the rows, which the next call replaces.
+            return change if change is None or not np.may_share_memory(change, self._sent) else change.copy()
         finally:
             self.calls += 1
             self.seconds += time.perf_counter() - start
 
     def _others(self, trying: Indices, rows: Matrix, estimate: Matrix | None) -> Matrix:
         """Return a matrix of all selected participants' rows, in which those of the attackers who try are missing."""
+        if estimate is None and len(trying) == self._hostile.sum():
+            return self._updates
         sent = np.empty((len(self._selected), rows.shape[1]), np.float32)
         if estimate is not None:
             sent[np.setdiff1d(np.arange(len(sent)), trying)] = estimate
             return sent
         sent[~self._hostile] = self._honest
-        if self._hostile.sum() > len(trying):
-            # Attackers who do not know each other's updates assume that the others send the mean.
-            sent[self._hostile] = (self._honest if len(self._honest) else rows).mean(0)
+        # Attackers who do not know each other's updates assume that the others send the mean.
+        sent[self._hostile] = (self._honest if len(self._honest) else rows).mean(0)
         return sent
 
     def _gram(self, rows: Matrix) -> npt.NDArray[np.float64]:

@@ -192,7 +192,9 @@ def test_attackers_who_are_asked_one_by_one_simulate_the_whole_round(federation,
 
 def test_where_nobody_is_honest_the_others_are_assumed_to_send_the_mean_of_what_is_tried():
     nobody = np.empty((0, 2), np.float32)
-    simulation = RoundSimulation(lambda updates, **known: updates.mean(0), np.arange(3), np.ones(3, bool), nobody)
+    simulation = RoundSimulation(
+        lambda updates, **known: updates.mean(0), np.arange(3), np.ones(3, bool), nobody, nobody
+    )
     for value in (1.0, 5.0):
         change = simulation(np.array([0]), np.full((1, 2), value, np.float32), None)
         np.testing.assert_array_equal(change, [value, value])
@@ -204,7 +206,8 @@ def test_rows_that_are_not_finite_as_they_are_sent_are_dropped_in_simulations(tr
     honest = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     honest[2, 1] = honest_value
     hostile = np.arange(6) == 5
-    simulation = RoundSimulation(Aggregator("median").simulate, np.arange(6), hostile, honest)
+    updates = np.vstack([honest, np.zeros((1, 4), np.float32)])
+    simulation = RoundSimulation(Aggregator("median").simulate, np.arange(6), hostile, honest, updates)
     sent = np.vstack([honest, tried])
     with np.errstate(over="ignore"):
         sent = sent.astype(np.float32)
