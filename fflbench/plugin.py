@@ -102,7 +102,7 @@ from fflbench.report.figure_files import ReportFigure, figure_with_panels, line_
 from fflbench.report.image_grid import image_grid
 from fflbench.report.metric_tables import baseline_runs_without_attack, worst_case_column
 from fflbench.report.published_tables import tables_beside_papers
-from fflbench.report.statistics import mean_and_spread, paired_difference
+from fflbench.report.statistics import estimate_mean, mean_and_spread, paired_difference
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
 from fflbench.safe_texts import slug
 from fflbench.tasks import Task
@@ -337,6 +337,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "figure_with_panels",
     "image_grid",
     "line_style",
+    "estimate_mean",
     "mean_and_spread",
     "paired_difference",
     "published_results",

@@ -32,6 +32,7 @@ from fflbench.plugin import (
     Task,
     Timing,
     baseline_runs_without_attack,
+    estimate_mean,
     goal_of,
     measure,
     one_round,
@@ -119,7 +120,16 @@ class Robustness(Measure):
     )
     metrics = (
         Metric("test_loss", "test loss", LOSS, LOWER, digits=3, powers_from=1e4, optional=True, drift=_loss_drift),
-        share("accuracy", "accuracy", "Share of right predictions.", HIGHER, optional=True, headline=True, drift=0.005),
+        share(
+            "accuracy",
+            "accuracy",
+            "Share of right predictions.",
+            HIGHER,
+            optional=True,
+            headline=True,
+            diverged=0.0,
+            drift=0.005,
+        ),
         share("source_accuracy", "source accuracy", SOURCE, HIGHER, optional=True, drift=0.01),
         share("attack_success_rate", "attack success", SUCCESS, LOWER, optional=True, headline=True, drift=0.01),
         share("goal_source_accuracy", "source accuracy by goal", BY_GOAL, kind="list", shown=False),
@@ -280,6 +290,8 @@ PROMISED = (
 )
 EPSILON = Column(name="epsilon", title="epsilon", meaning=PROMISED, digits=1, higher_is_better=False)
 LEFT_OUT = "Honest participants that the defense excludes at the end, over all attacks."
+COUNTED = "Number of untargeted attacks behind the worst case; each deviation from a protocol counts."
+ATTACKS = Column(name="attacks", title="attacks", meaning=COUNTED, digits=0, seeded=False)
 EXCLUDED = Column(name="honest_excluded", title="honest excluded", meaning=LEFT_OUT, digits=1, higher_is_better=False)
 
 
@@ -304,9 +316,14 @@ def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
     )
     filled = []
     if others:
-        meaning = f"The lowest accuracy of each seed over {_join_with_and(others)}, then the mean."
+        meaning = (
+            f"The lowest mean accuracy over seeds under {_join_with_and(others)}; its interval takes the choice of the "
+            "lowest into account. Runs that diverged count with an accuracy of 0."
+        )
         column = Column.from_metric(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
-        filled.append(worst_case_column(group, accuracy, column, others))
+        worst = worst_case_column(group, accuracy, column, others)
+        filled += [*worst.rank_column(), worst, _attack_count_column(group, others)]
+        filled += _mean_over_attacks_column(group, accuracy, others)
     elif group.no_attack:
         column = Column.from_metric(accuracy, name="clean", title="accuracy without attack")
         filled.append(worst_case_column(group, accuracy, column, [group.no_attack]))
@@ -323,6 +340,33 @@ def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
         column = Column.from_metric(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
         filled.append(worst_case_column(group, accuracy, column, [group.no_attack], {group.no_attack: free}))
     return [*filled, *_exclusion_and_epsilon_columns(group)]
+
+
+def _attack_count_column(group: record_groups.RecordGroup, attacks: Sequence[str]) -> FilledColumn:
+    """Return the column of the numbers of attacks behind worst cases, each deviation from a protocol counted."""
+    counts = {
+        name: TableCell(mean=len(record_groups.attack_runs_by_name(group, name, attacks, [""]))) for name in group.rows
+    }
+    return FilledColumn(ATTACKS, counts)
+
+
+def _mean_over_attacks_column(
+    group: record_groups.RecordGroup, accuracy: Metric, attacks: Sequence[str]
+) -> Iterable[FilledColumn]:
+    """Yield the column of the mean accuracy over attacks, with the mean of all deviations for each of them."""
+    if len(attacks) < 2:
+        return
+    meaning = "Mean accuracy over all untargeted attacks and deviations; runs that diverged count with 0."
+    column = Column.from_metric(accuracy, name="mean_accuracy", title="mean over attacks", meaning=meaning)
+    cells, values = {}, {}
+    for name in group.rows:
+        runs = list(record_groups.attack_runs_by_name(group, name, attacks, [""]).values())
+        complete = runs and not any(each.problem(group.seeds, divergence=False) for each in runs)
+        by_seed = [each.values(accuracy.name, accuracy.diverged) for each in runs]
+        values[name] = {seed: fmean(each[seed] for each in by_seed) for seed in sorted(group.seeds)} if complete else {}
+        cell = TableCell.from_estimate(estimate_mean(list(values[name].values())), column) if complete else TableCell()
+        cells[name] = cell.with_records(record for each in runs for record in each.records.values())
+    yield FilledColumn(column, cells).with_marks(values, group.seeds)
 
 
 def _metric_by_name(group: record_groups.RecordGroup, name: str) -> Metric:
@@ -356,7 +400,7 @@ def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
     """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon."""
     (group,) = record_groups.group_records(records)
     aimed = targeted_attacks(group)
-    left_out = {EXCLUDED.name, *(aimed if len(aimed) > 1 else ())}
+    left_out = {EXCLUDED.name, ATTACKS.name, "mean_accuracy", *(aimed if len(aimed) > 1 else ())}
     return [each for each in summary_columns(group) if each.column.name not in left_out]
 
 
@@ -371,7 +415,7 @@ def _summary_tables(records: Sequence[Record]) -> Iterable[Table]:
             title=f"{group.task}: worst cases over all attacks",
             section=group.measure.section,
             notes=(
-                "Where participants deviate from a protocol in several ways, each seed counts with the worst of them. "
+                "Where participants deviate from a protocol in several ways, the worst of them counts. "
                 f"Excess: attack success less that of {group.baseline} without attack, same seed.",
             ),
         )

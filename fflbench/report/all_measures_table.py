@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
@@ -33,7 +34,7 @@ def _first_group_per_measure(task: str, groups: Sequence[RecordGroup]) -> list[R
 def _measure_columns(group: RecordGroup) -> Iterable[FilledColumn]:
     given = group.measure.joined_columns(group.records)
     for filled in _worst_case_columns(group) if given is None else given:
-        yield FilledColumn(filled.column.model_copy(update={"section": group.measure.section}), filled.cells)
+        yield replace(filled, column=filled.column.model_copy(update={"section": group.measure.section}))
 
 
 def _worst_case_columns(group: RecordGroup) -> Iterable[FilledColumn]:
@@ -77,17 +78,16 @@ def _worst_case_column(
 def _build_task_table(task: str, groups: Sequence[RecordGroup]) -> Table:
     columns = [filled for group in groups for filled in _measure_columns(group)]
     labels = dict.fromkeys(label for each in columns for label in each.cells)
-    first = columns[0]
     records = [record for group in groups for record in group.records if group.task == task]
     return Table.from_columns(
         columns,
-        rows=sorted(labels, key=lambda label: _sort_key(first.cells.get(label, TableCell()), first.column)),
+        rows=sort_by_first_columns(labels, columns),
         flags=lambda label: (*_row_flags(label, groups), *_notes_on_differing_parameters(label, records)),
         name=slug(f"overall-{task}"),
         title=f"{task}: all measures",
         section=OVERALL,
         notes=(
-            f"Sorted by {first.column.title}. Empty: was not run.",
+            f"Sorted by {columns[0].column.title}, then by {columns[1].column.title}. Empty: was not run.",
             f"Values are of: {'; '.join(group.heading for group in groups)}.",
             *(
                 f"Rows that share {group.shared_parts} share values of {group.title}."
@@ -95,6 +95,13 @@ def _build_task_table(task: str, groups: Sequence[RecordGroup]) -> Table:
                 if group.shared_parts
             ),
         ),
+    )
+
+
+def sort_by_first_columns(labels: Iterable[str], columns: Sequence[FilledColumn]) -> list[str]:
+    """Return rows by their values in the first column, the best first, then in the second."""
+    return sorted(
+        labels, key=lambda label: [_sort_key(each.cells.get(label, TableCell()), each.column) for each in columns[:2]]
     )
 
 

@@ -29,7 +29,7 @@ from fflbench.report.record_groups import (
 )
 from fflbench.report.statistics import Estimate, estimate_mean
 from fflbench.report.sweeps import Sweep, find_sweeps
-from fflbench.report.table_model import OVERALL, Board, Column, Table
+from fflbench.report.table_model import OVERALL, RANK, Board, Column, Table
 from fflbench.safe_texts import slug
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _is_ranked_share(column: Column) -> bool:
 
 def _draw_robustness_privacy_scatter(table: Table) -> Iterable[ReportFigure]:
     """Draw robustness against privacy, with cost as size, from the first column of each."""
-    first = {column.section: place for place, column in reversed(list(enumerate(table.columns)))}
+    first = {column.section: place for place, column in reversed(list(enumerate(table.columns))) if column.name != RANK}
     if not {"Robustness", "Privacy"} <= set(first):
         return
     places = first["Robustness"], first["Privacy"]

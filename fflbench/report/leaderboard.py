@@ -246,8 +246,9 @@ def _render_markdown_page(board: Board, figures: Sequence[ReportFigure], command
         f"Made by `{commands.run}` and `{commands.make}` from the records in `{jsonl_file.FILE}`; "
         f"`{commands.make_again}` makes it again, and `{commands.verify}` runs some of its cells again and compares.",
         "",
-        "Mean over seeds ± half of the 95% interval (Student's t). Bold: better than every other in its column by "
-        "paired t tests, Holm-corrected; an equals sign marks those that no test distinguishes from the best.",
+        "Mean over seeds ± half of the 95% interval (Student's t); of worst cases, the ends of a bootstrap interval. "
+        "Bold: better than every other in its column by moderated paired t-tests of all pairs, Holm-corrected; an "
+        "equals sign marks those that no test distinguishes from the best.",
         "",
     ]
     if board.flags:

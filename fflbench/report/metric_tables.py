@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from statistics import fmean
 
 from fflbench.metrics import Metric
@@ -20,7 +19,7 @@ from fflbench.report.record_groups import (
     strongest_attack,
     strongest_attack_cell,
 )
-from fflbench.report.statistics import BySeed, estimate_mean, holm_adjusted_p_values, paired_difference, worst_by_seed
+from fflbench.report.statistics import BySeed, estimate_mean, holm_adjusted_p_values, paired_difference, worst_mean
 from fflbench.report.sweeps import Sweep, find_sweeps
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
 from fflbench.safe_texts import slug
@@ -142,9 +141,9 @@ def _attack_or_observation_column(group: RecordGroup, metric: Metric, attack_or_
 def _worst_attack_column(
     group: RecordGroup, metric: Metric, attacks_or_observations_shown: Sequence[str]
 ) -> FilledColumn:
-    """Return the worst over attacks seed by seed, or the strongest attack and observation by the mean."""
+    """Return the worst mean over attacks, or the strongest attack and observation by the mean."""
     if not group.measure.observed:
-        meaning = "The worst over attacks of each seed; then the mean."
+        meaning = "The worst mean over attacks, with the name of the attack."
         column = Column.from_metric(metric, name="worst", title="worst", meaning=meaning)
         return worst_case_column(group, metric, column, attacks_or_observations_shown)
     meaning = "Whatever attack and observation is worst for the defense by the mean over seeds."
@@ -165,37 +164,52 @@ def worst_case_column(
     attacks: Sequence[str],
     baselines: Mapping[str, SeedRuns] | None = None,
 ) -> FilledColumn:
-    """Return the worst case of each defense over attacks and deviations, seed by seed.
+    """Return the worst mean over seeds of each defense, over attacks and deviations, with the attack's name.
 
-    With `baselines`, values are differences from these runs, which may differ from attack to attack.
+    With `baselines`, values are differences from these runs, which may differ from attack to attack. Diverged runs
+    count with the value that the metric declares for them.
     """
     cells, values = {}, {}
-    compared = {attack: baselines[attack] for attack in attacks} if baselines else {}
-    theirs = {attack: runs.values(metric.name) for attack, runs in compared.items()}
     for defense in group.rows:
-        tried = {name: list(_attack_runs(group, defense, name).values()) for name in attacks}
-        runs = list(chain.from_iterable(tried.values()))
-        problems = [problem for each in runs if (problem := each.problem(group.seeds))]
-        problems += ["missing" for name in attacks if not tried[name]]
-        differences = (
-            _subtract_baseline(each.values(metric.name), theirs.get(name)) for name in attacks for each in tried[name]
-        )
-        worst_of = worst_by_seed(differences, highest=not metric.higher_is_better)
-        if problems:
-            several = "diverged" if any("diverged" in problem for problem in problems) else "incomplete"
-            cell = TableCell(text=problems[0] if len(attacks) == 1 else several)
-        elif any(set(by_seed) != group.seeds for by_seed in theirs.values()):
-            cell = TableCell(text="no attack-free baseline")
-        else:
-            values[defense] = worst_of
-            cell = (
-                TableCell.from_estimate(estimate_mean(list(values[defense].values())), column)
-                if worst_of
-                else TableCell()
-            )
-        used = [*runs, *compared.values()]
-        cells[defense] = cell.with_records(record for each in used for record in each.records.values())
+        tried = {attack: _attack_runs(group, defense, attack) for attack in attacks}
+        runs = [each for by_name in tried.values() for each in by_name.values()]
+        compared = [] if baselines is None else [baselines[attack] for attack in attacks]
+        cell, values[defense] = _worst_case(group, metric, column, tried, baselines)
+        cells[defense] = cell.with_records(record for each in [*runs, *compared] for record in each.records.values())
     return FilledColumn(column, cells).with_marks(values, group.seeds)
+
+
+def _worst_case(
+    group: RecordGroup,
+    metric: Metric,
+    column: Column,
+    tried: Mapping[str, Mapping[str, SeedRuns]],
+    baselines: Mapping[str, SeedRuns] | None,
+) -> tuple[TableCell, BySeed]:
+    """Return the cell of a defense's worst mean over attacks, and its values by seed."""
+    problems = ["missing" for by_name in tried.values() if not by_name]
+    figures: dict[str, BySeed] = {}
+    diverged = {}
+    for attack, by_name in tried.items():
+        for deviation, runs in by_name.items():
+            name = ", ".join(filter(None, (attack if len(tried) > 1 else "", deviation)))
+            if problem := runs.problem(group.seeds, divergence=metric.diverged is None):
+                problems.append(problem)
+            ours = runs.values(metric.name, metric.diverged)
+            theirs = baselines[attack].values(metric.name) if baselines else None
+            if theirs is not None and set(theirs) != group.seeds:
+                return TableCell(text="no attack-free baseline"), {}
+            figures[name], diverged[name] = _subtract_baseline(ours, theirs), runs.diverged
+    if problems:
+        several = "diverged" if any("diverged" in problem for problem in problems) else "incomplete"
+        return TableCell(text=problems[0] if len(tried) == 1 else several), {}
+    complete = {name: by_seed for name, by_seed in figures.items() if set(by_seed) == group.seeds}
+    if not complete:
+        return TableCell(), {}
+    worst = worst_mean(complete, highest=not metric.higher_is_better)
+    failed = f"{count} of {len(group.seeds)} diverged" if (count := diverged[worst.name]) else ""
+    note = ", ".join(filter(None, (worst.name, failed)))
+    return TableCell.from_estimate(worst.estimate, column, note), complete[worst.name]
 
 
 def baseline_runs_without_attack(group: RecordGroup, attack: str) -> SeedRuns:

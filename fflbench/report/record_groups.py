@@ -77,16 +77,25 @@ class SeedRuns:
         """Return records by their seeds."""
         return cls({record.seed: record for record in records})
 
-    def values(self, metric: str) -> dict[int, float]:
-        """Return a metric by seed, for the seeds that have it."""
-        by_seed = {seed: record.metrics.get(metric) for seed, record in self.records.items() if is_usable(record)}
+    def values(self, metric: str, diverged: float | None = None) -> dict[int, float]:
+        """Return a metric by seed, for the seeds that have it; with `diverged`, that value for runs that diverged."""
+        by_seed = {
+            seed: record.metrics.get(metric) if is_usable(record) else diverged
+            for seed, record in self.records.items()
+            if record.status == "done"
+        }
         return {seed: float(value) for seed, value in by_seed.items() if isinstance(value, int | float)}
 
-    def problem(self, seeds: set[int]) -> str:
+    @property
+    def diverged(self) -> int:
+        """Number of runs that diverged."""
+        return sum(bool(record.metrics.get("diverged")) for record in self.records.values())
+
+    def problem(self, seeds: set[int], *, divergence: bool = True) -> str:
         """Return why values are incomplete, in a few words; an empty text if they are not."""
         counts = {
             "failed": sum(record.status == "failed" for record in self.records.values()),
-            "diverged": sum(bool(record.metrics.get("diverged")) for record in self.records.values()),
+            "diverged": self.diverged if divergence else 0,
             "missing": len(seeds - set(self.records)),
         }
         return ", ".join(f"{count} of {len(seeds)} {what}" for what, count in counts.items() if count)

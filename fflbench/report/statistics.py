@@ -1,9 +1,14 @@
 """Statistics: means with intervals, paired tests and prediction intervals."""
 
+import functools
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+
+import numpy as np
+import numpy.typing as npt
 
 
 def stdev(values: Sequence[float]) -> float:
@@ -25,6 +30,15 @@ class Estimate:
     half_width: float | None
     """Half width of the 95% interval; None with fewer than two seeds."""
     seeds: int
+    ends: tuple[float, float] | None = None
+    """Ends of the 95% interval, where the mean is not in its middle."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Ends of the 95% interval; None with fewer than two seeds."""
+        if self.ends or self.half_width is None:
+            return self.ends
+        return self.mean - self.half_width, self.mean + self.half_width
 
 
 def estimate_mean(values: Sequence[float]) -> Estimate:
@@ -82,27 +96,61 @@ def holm_adjusted_p_values(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def worst_by_seed(figures: Iterable[BySeed], *, highest: bool = False) -> dict[int, float]:
-    """Return the worst figure, lowest or highest, of each seed that all of them have."""
-    listed = list(figures)
-    seeds = set.intersection(*(set(figure) for figure in listed)) if listed else set()
-    choose = max if highest else min
-    return {seed: choose(figure[seed] for figure in listed) for seed in sorted(seeds)}
+@dataclass(frozen=True)
+class WorstMean:
+    """The worst of several means over seeds."""
+
+    name: str
+    """Name of the worst."""
+    estimate: Estimate
+    """Its mean, with an interval that takes the choice of the worst into account."""
 
 
-def best_and_tied(figures: Mapping[str, BySeed], *, highest: bool) -> dict[str, str]:
-    """Return who is "best" (every other is worse by paired tests, Holm-corrected) or "tied" with the best."""
-    means = {name: fmean(figure.values()) for name, figure in figures.items() if figure}
-    if not means:
-        return {}
-    best = (max if highest else min)(means, key=lambda name: means[name])
-    others = [name for name in means if name != best]
-    differences = {name: paired_difference(figures[best], figures[name]) for name in others}
-    ps = [1.0 if difference is None or difference.p is None else difference.p for difference in differences.values()]
-    level = [name for name, p in zip(others, holm_adjusted_p_values(ps), strict=True) if p >= LEVEL]
-    if not level:
-        return {best: "best"} if others else {}
-    return dict.fromkeys([best, *level], "tied")
+RESAMPLES = 10_000
+"""Samples of seeds drawn where there are too many to take each of them once."""
+
+
+def worst_mean(figures: Mapping[str, BySeed], *, highest: bool) -> WorstMean:
+    """Return the worst mean over seeds, lowest or highest, with an interval by bootstrap over the seeds.
+
+    All must have the same seeds. Each sample of the seeds, drawn with replacement, gives a mean of each figure, and the
+    worst of these. The interval is the expanded percentile interval (Hesterberg, What teachers should know about the
+    bootstrap, The American Statistician 2015), about as long as Student's for the mean of a single figure, which needs
+    no choice and gets that one.
+    """
+    names = sorted(figures)
+    seeds = sorted(figures[names[0]])
+    values = np.array([[figures[name][seed] for seed in seeds] for name in names])
+    means, n = values.mean(1), len(seeds)
+    worst = int(means.argmax() if highest else means.argmin())
+    estimate = estimate_mean(values[worst].tolist())
+    if n < 2 or len(names) < 2:
+        return WorstMean(names[worst], estimate)
+    shares, probabilities = _samples_of_seeds(n)
+    drawn = values @ shares
+    of_samples = drawn.max(0) if highest else drawn.min(0)
+    order = np.argsort(of_samples, kind="stable")
+    from scipy.special import ndtr, stdtrit
+
+    tail = float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975)))
+    places = np.searchsorted(np.cumsum(probabilities[order]), [tail, 1 - tail]).clip(max=len(order) - 1)
+    low, high = of_samples[order[places]].tolist()
+    return WorstMean(names[worst], Estimate(estimate.mean, None, n, (low, high)))
+
+
+@functools.cache
+def _samples_of_seeds(n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the share of each of n seeds (rows) in each sample (columns), and the probabilities of the samples.
+
+    Up to eight seeds these are all different samples, else random ones.
+    """
+    if n <= 8:
+        drawn = np.array(list(itertools.combinations_with_replacement(range(n), n)))
+        counts = (drawn[:, None, :] == np.arange(n)[:, None]).sum(2)
+        ways = [math.factorial(n) / math.prod(map(math.factorial, each)) for each in counts.tolist()]
+        return counts.T / n, np.array(ways) / n**n
+    counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    return counts.T / n, np.full(RESAMPLES, 1 / RESAMPLES)
 
 
 def prediction_interval(

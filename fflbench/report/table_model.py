@@ -2,14 +2,15 @@
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from fflbench.metrics import LARGEST, Metric
 from fflbench.records.record import Record
-from fflbench.report.statistics import BySeed, Estimate, best_and_tied, format_number
+from fflbench.report.pairwise_tests import ranks
+from fflbench.report.statistics import BySeed, Estimate, format_number
 from fflbench.safe_texts import to_printable_line
 
 Mark = Literal["", "best", "tied"]
@@ -17,6 +18,8 @@ OVERALL = "All together"
 """Heading of the tables that join all measures."""
 SECTIONS = (OVERALL, "Robustness", "Privacy", "Cost")
 """Headings in their order; those of other measures follow."""
+RANK = "rank"
+"""Name of the column of ranks."""
 OTHER_PROCESSOR = "measured on another processor"
 """Explanation of the mark of such a cell, before the processor's name."""
 ROUNDING = 1e-9
@@ -113,8 +116,8 @@ class TableCell(_Model):
         """Return the cell of a mean over seeds, with a note where there is a single seed."""
         notes = [note] * bool(note) + ["1 seed"] * (estimate.seeds == 1 and column.seeded)
         ends: dict[str, Any] = {}
-        if estimate.half_width is not None:
-            low, high = estimate.mean - estimate.half_width, estimate.mean + estimate.half_width
+        if estimate.interval:
+            low, high = estimate.interval
             ends["low"] = round_to_twelve_digits(
                 low if column.low is None else max(low, min(column.low, estimate.mean))
             )
@@ -174,6 +177,22 @@ class FilledColumn:
 
     column: Column
     cells: Mapping[Any, TableCell]
+    values: Mapping[Any, BySeed] = field(default_factory=dict)
+    """Values by seed of those cells that tests compare."""
+
+    def ranks(self) -> dict[Any, int]:
+        """Return the ranks of the compared cells: one more than the number of those that are better by a test."""
+        return ranks(self.values, highest=bool(self.column.higher_is_better)) if self.values else {}
+
+    def rank_column(self) -> "list[FilledColumn]":
+        """Return the column of ranks, if tests compare any cells."""
+        meaning = (
+            f"One more than the number of those that are better in {self.column.title.removesuffix(' %')}, by "
+            "moderated paired t-tests of all pairs, Holm-corrected. Equal ranks are ties."
+        )
+        column = Column(name=RANK, title="rank", meaning=meaning, digits=0, higher_is_better=False, seeded=False)
+        cells = {key: TableCell(mean=rank, records=self.cells[key].records) for key, rank in self.ranks().items()}
+        return [FilledColumn(column, cells)] if cells else []
 
     def with_marks(self, values: Mapping[Any, BySeed], seeds: set[int]) -> "FilledColumn":
         """Return the column with marks for the best cell and those that no test distinguishes from it, by seed."""
@@ -181,11 +200,13 @@ class FilledColumn:
             key: each for key, each in values.items() if set(each) == seeds and self.cells[key].mean is not None
         }
         # A test needs more than one seed.
-        if self.column.higher_is_better is None or len(seeds) < 2:
+        if self.column.higher_is_better is None or len(seeds) < 2 or len(complete) < 2:
             return self
-        marks = best_and_tied(complete, highest=self.column.higher_is_better)
-        marked = {key: self.cells[key].model_copy(update={"mark": mark}) for key, mark in marks.items()}
-        return FilledColumn(self.column, {**self.cells, **marked})
+        compared = replace(self, values=complete)
+        first = [key for key, rank in compared.ranks().items() if rank == 1]
+        mark = "best" if len(first) == 1 else "tied"
+        marked = {key: self.cells[key].model_copy(update={"mark": mark}) for key in first}
+        return replace(compared, cells={**self.cells, **marked})
 
 
 class Table(_Model):

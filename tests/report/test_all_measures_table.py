@@ -41,6 +41,7 @@ def test_one_row_joins_robustness_privacy_and_cost():
     found = build_all_measures_table(JOINED)
     sections = {column.name: column.section for column in found.columns}
     assert sections == {
+        "rank": "Robustness",
         "worst_accuracy": "Robustness",
         "label-flipping": "Robustness",
         "clean_cost": "Robustness",

@@ -194,4 +194,4 @@ def test_loaded_records_stand_in_the_order_of_leaderboards(tmp_path):
 
 
 def test_tables_are_printed_as_markdown():
-    assert "| defense | worst untargeted % |" in str(Records(WHOLE).tables())
+    assert "| defense | rank | worst untargeted % |" in str(Records(WHOLE).tables())
