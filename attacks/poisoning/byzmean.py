@@ -17,7 +17,8 @@ class ByzMean(Attack):
     w = \frac{(n - m_1) v - \sum_i g_i}{m - m_1} $$
 
     Of m attackers among n participants, m1 send v and the others w; g are the honest updates, whose mean and standard
-    deviation are in v. The mean of all updates is that with equal weights. Buffers stay as trained.
+    deviation are in v. The mean of all updates is that with equal weights. The authors' code has the number of honest
+    updates in place of n and adds up those of attackers too, so that the mean is not v. Buffers stay as trained.
     """
 
     z: Annotated[float, Ge(0), "standard deviations of v from the honest mean"] = 0.5

@@ -33,10 +33,10 @@ class FangKrum(AttackByKnowledge):
     The n - m - 2 honest updates that are nearest to update i are its neighbours. Lambda is halved until Krum selects
     the step sent by all m attackers, or until it is below a threshold: then they send nearly zeros, and tables say so.
     In the paper the step starts from the received global model, which is no change; code of the authors' group takes s
-    from the update that Krum selects without attack. With partial knowledge, Krum runs on the attackers' own
-    updates instead of the honest, with one crafted row and then more until it selects one. The other attackers' updates
-    are at most epsilon from the first one, and at most a hundredth of the step's length: the paper's epsilon could be
-    larger than the updates themselves. Buffers stay as trained.
+    from the update that Krum selects without attack, and 1 for the first lambda in place of the bound. With partial
+    knowledge, Krum runs on the attackers' own updates instead of the honest, with one crafted row and then more until
+    it selects one. The other attackers' updates are at most epsilon from the first one, and at most a hundredth of the
+    step's length: the paper's epsilon could be larger than the updates themselves. Buffers stay as trained.
     """
 
     epsilon: Annotated[float, Ge(0), "largest distance of the other attackers' updates from the first one"] = 0.01

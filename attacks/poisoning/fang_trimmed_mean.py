@@ -26,7 +26,8 @@ class FangTrimmedMean(AttackByKnowledge):
     $$ [M, b M] \text{ if } M > 0, \text{ else } [M, M / b] $$
 
     and elsewhere below their minimum, by the same formula for the opposite numbers. With partial knowledge, they are 3
-    to 4 standard deviations of the attackers' own updates from the mean of these. Each attacker draws its own values.
+    to 4 standard deviations of the attackers' own updates from the mean of these. Each attacker draws its own values;
+    later code of the authors' group sends one end of the interval, or its middle, with all of them.
     Updates take the place of the paper's models, as in its authors' code. Buffers stay as trained.
     """
 

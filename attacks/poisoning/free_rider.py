@@ -14,8 +14,9 @@ from ._crafted_rows import last_global_change, send_without_data
 class FreeRider(Attack):
     """Send an update without training, disguised by noise: the last change of the global model, or no change at all.
 
-    The last change is that since the last round in which a free rider took part, zeros at first. Buffers are sent
-    unchanged.
+    The last change is that since the last round in which a free rider took part, zeros at first. The noise is that of
+    the first round in the code of Fraboni et al., where it is later as large as the model's first change and shrinks
+    with the rounds; here it stays. Buffers are sent unchanged.
     """
 
     sends: Annotated[Literal["last change", "zeros"], "update that noise is added to"] = "last change"

@@ -14,7 +14,8 @@ class InnerProductManipulation(Attack):
     r"""Send a negative multiple of the mean of the honest updates, $-\epsilon\, \mu$.
 
     A small epsilon is close to honest updates and deceives rules that compare distances; one above (n - m) / m,
-    with m attackers among n, turns the mean of all updates around. Buffers stay as trained.
+    with m attackers among n, turns the mean of all updates around. The default is that of the code of centered clipping
+    and of bucketing (Karimireddy et al.). Buffers stay as trained.
     """
 
     epsilon: Annotated[float, Gt(0), "multiple of the mean"] = 0.1

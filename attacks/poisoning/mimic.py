@@ -21,7 +21,8 @@ class Mimic(Attack):
     v = \sum_i \langle g_i - \mu, z \rangle (g_i - \mu) $$
 
     All attackers send the honest update with the largest inner product with z, buffers included. The paper stays with
-    one participant after the warm-up; here the direction stays, since attackers are not told who sent which update.
+    one participant after the warm-up; here the direction stays, since attackers are not told who sent which update. One
+    round of warm-up is the default of its authors' code.
     """
 
     warmup: Annotated[int, Ge(1), "rounds in which the direction is learned"] = 1

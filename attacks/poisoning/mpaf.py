@@ -16,7 +16,9 @@ class Mpaf(Attack):
 
     $$ \lambda (w' - w) $$
 
-    The base model w' is a new random initialisation, the same for all attackers and rounds. Buffers are sent unchanged.
+    The base model w' is a new random initialisation, the same for all attackers and rounds; in the code of PoisonedFL,
+    by the same group, it is the federation's first model. Other code takes a lambda of 3 to 10. Buffers are sent
+    unchanged.
     """
 
     scale: Annotated[float, Gt(0), "lambda"] = 1e6

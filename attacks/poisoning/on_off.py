@@ -22,7 +22,8 @@ from fflbench.plugin import (
 class OnOff(AttackWrapper):
     """Attack in some rounds only, and regain trust in the others by honest updates: the last rounds of every period.
 
-    It begins with honest rounds, unless duty equals period: a single call of `fflbench.poison` sends honest rows.
+    Lewis, Varadharajan and Noman (JMLR 2023) use it against defenses of federated learning. It begins with honest
+    rounds, unless duty equals period: a single call of `fflbench.poison` sends honest rows.
     """
 
     period: Annotated[int, Ge(1), "rounds after which it repeats"] = 10

@@ -27,7 +27,8 @@ def auror(
 
     with $c_{1,i}$ and $c_{2,i}$ the centres of the best two clusters of all values of parameter i (exact 2-means).
     Clusters of equal size make nobody suspicious. Every round is judged by itself; the paper finds the indicative
-    parameters in the first rounds, and sets $\alpha$ for each task: it must fit the size of honest updates.
+    parameters in the first rounds, and sets $\alpha$ for each task: it must fit the size of honest updates (FLPoison's
+    is 0.002 by default).
     """
     parameters = updates[:, columns.parameters]
     n, d = parameters.shape

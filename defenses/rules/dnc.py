@@ -26,7 +26,8 @@ def dnc(
        G = \bigcap_t G_t $$
 
     with $\mu$ the mean and v the top right singular vector of the centred updates, both of randomly drawn coordinates,
-    and $G_t$ the n - c f updates with the lowest scores. An empty intersection is no answer.
+    and $G_t$ the n - c f updates with the lowest scores. An empty intersection is no answer. The authors'
+    repository has no code of it; others take 1 or 5 iterations, 1,000 or 10,000 coordinates, and c = 1 or (n - 1) / n.
     """
     n, d = len(updates), columns.parameters.stop
     kept = int(n - c * f)

@@ -16,7 +16,7 @@ def norm_clipping(
     updates: Matrix,
     bound: Annotated[float, Gt(0), "largest norm of an update, M"] = 3.0,
     noise: Annotated[
-        float, Ge(0), "standard deviation of the noise on the aggregate: weak DP, often 0.025 (or a variance of 0.025)"
+        float, Ge(0), "standard deviation of the noise on the aggregate: weak DP, 0.158 (variance 0.025) or 0.025"
     ] = 0.0,
     *,
     norms: npt.NDArray[np.float64],

@@ -34,12 +34,12 @@ class ThreeSigma(Rule):
 
     $$ s_k = \lVert m_k - c \rVert, \qquad \text{kept: } s_k \le \mu + \lambda \sigma $$
 
-    with $m_k$ the last layer of a participant's model, $\mu$ and $\sigma$ the mean and the standard deviation of this
-    round's scores, and c the mean of the models kept in the last round; in the first round, of those
-    $\lceil n/2 \rceil - 1$ with the lowest Krum scores. This is the paper's check of participants in every round,
-    as FedML's `ThreeSigmaKrumDefense` has it, with its bound of 1 (0.5 in its later `ThreeSigmaDefense`). Low scores
-    are never suspicious. A score among n cannot be more than $(n-1)/\sqrt{n}$ deviations above the mean, so that with
-    $\lambda = 3$ fewer than 11 updates are never filtered.
+    with $m_k$ the last layer of a participant's model (FedML leaves out its bias), $\mu$ and $\sigma$ the mean and the
+    standard deviation of this round's scores, and c the mean of the models kept in the last round; in the first round,
+    of those $\lceil n/2 \rceil - 1$ with the lowest Krum scores. This is the paper's check of participants in every
+    round, as FedML's `ThreeSigmaKrumDefense` has it, with its bound of 1 (0.5 in its later `ThreeSigmaDefense`). Low
+    scores are never suspicious. A score among n cannot be more than $(n-1)/\sqrt{n}$ deviations above the mean, so that
+    with $\lambda = 3$ fewer than 11 updates are never filtered.
     """
 
     bound: Annotated[float, Ge(0), "standard deviations above the mean from which an update is dropped"] = 1.0
