@@ -78,7 +78,7 @@ from fflbench.privacy.reconstruction_attack import (
     ReconstructionAttack,
 )
 from fflbench.randomness import stream
-from fflbench.records.cell_configuration import GOALS, goal_of
+from fflbench.records.cell_configuration import GOALS, defense_parts, goal_of
 from fflbench.records.npz_file import Arrays
 from fflbench.records.record import Record
 from fflbench.records.validation import Count, NotNegative, Number, PositiveCount, RecordFields, Share, Text
@@ -103,7 +103,7 @@ from fflbench.report.image_grid import image_grid
 from fflbench.report.metric_tables import baseline_runs_without_attack, worst_case_column
 from fflbench.report.published_tables import tables_beside_papers
 from fflbench.report.statistics import estimate_mean, mean_and_spread, paired_difference
-from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
+from fflbench.report.table_model import Column, FilledColumn, Table, TableCell, best_first
 from fflbench.safe_texts import slug
 from fflbench.tasks import Task
 from fflbench.types import Coefficients, Indices, Inputs, Labels, Matrix, State, Vector
@@ -337,6 +337,8 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "figure_with_panels",
     "image_grid",
     "line_style",
+    "best_first",
+    "defense_parts",
     "estimate_mean",
     "mean_and_spread",
     "paired_difference",

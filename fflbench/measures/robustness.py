@@ -32,6 +32,8 @@ from fflbench.plugin import (
     Task,
     Timing,
     baseline_runs_without_attack,
+    best_first,
+    defense_parts,
     estimate_mean,
     goal_of,
     measure,
@@ -47,6 +49,9 @@ from fflbench.plugin import (
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
     from fflbench.plugin import Federation
+
+MOST_NAMED = 6
+"""Attacks that a note on the setting names, at most."""
 
 COPIES = 3
 """Number of matrices of updates that a round may hold: as trained, as sent, and as a defense transforms them."""
@@ -212,6 +217,11 @@ class Robustness(Measure):
         return tuple(dict.fromkeys(notes))
 
     @classmethod
+    def table_notes(cls, records: Sequence[Record]) -> Iterable[str]:
+        """Return the setting that the records share, in one line."""
+        return [setting_line(records)] if records else []
+
+    @classmethod
     def joined_columns(cls, records: Sequence[Record]) -> Iterable[FilledColumn]:
         return _joined_columns(records)
 
@@ -279,6 +289,32 @@ def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
 
 
 # Tables and figures
+
+
+def setting_line(records: Sequence[Record]) -> str:
+    """Return participants, attackers, f, rounds, seeds and attacks of records in one line."""
+    tasks = [record.configuration["task"]["parameters"] for record in records]
+    shares = {record.configuration["attack"]["parameters"].get("share") for record in records} - {0, None}
+    assumed = {
+        str(part.parameters["f"])
+        for record in records
+        for part in defense_parts(record.configuration["defense"])
+        if part.parameters.get("f") is not None
+    }
+    attacks = list(dict.fromkeys(record_groups.attack_label(record) for record in records))
+    seeds = sorted({record.seed for record in records})
+
+    def values(name: str) -> str:
+        return " or ".join(dict.fromkeys(f"{task[name]:,}" for task in tasks))
+
+    parts = [
+        f"{values('participants')} participants, {values('per_round')} in each of {values('rounds')} rounds",
+        " or ".join(f"{100 * share:g}%" for share in sorted(shares)) + " of them attackers" if shares else "",
+        f"f = {' or '.join(sorted(assumed))}" if assumed else "",
+        f"seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}",
+        f"attacks: {', '.join(attacks)}" if len(attacks) <= MOST_NAMED else f"{len(attacks)} attacks",
+    ]
+    return f"Setting: {'; '.join(filter(None, parts))}."
 
 
 CONTROL = "noise-control"
@@ -407,9 +443,10 @@ def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
 def _summary_tables(records: Sequence[Record]) -> Iterable[Table]:
     """Return one summary table per task."""
     for group in record_groups.group_records(records):
+        columns = summary_columns(group)
         yield Table.from_columns(
-            summary_columns(group),
-            rows=group.rows,
+            columns,
+            rows=best_first(group.rows, columns),
             flags=lambda name, group=group: group.measure.row_flags(group.records_of(defense=name)),  # type: ignore[misc]
             name=slug(f"{group.task}-summary"),
             title=f"{group.task}: worst cases over all attacks",
@@ -417,6 +454,7 @@ def _summary_tables(records: Sequence[Record]) -> Iterable[Table]:
             notes=(
                 "Where participants deviate from a protocol in several ways, the worst of them counts. "
                 f"Excess: attack success less that of {group.baseline} without attack, same seed.",
+                setting_line(group.records),
             ),
         )
 

@@ -1,6 +1,5 @@
 """The table that joins all measures: one row per defense, with a few columns per measure."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ from fflbench.metrics import Metric
 from fflbench.records.cell_configuration import defense_parts
 from fflbench.records.record import Record
 from fflbench.report.record_groups import RecordGroup, attack_runs_by_name, strongest_attack_cell
-from fflbench.report.table_model import OVERALL, Column, FilledColumn, Table, TableCell
+from fflbench.report.table_model import OVERALL, Column, FilledColumn, Table, best_first
 from fflbench.safe_texts import slug
 
 
@@ -81,7 +80,7 @@ def _build_task_table(task: str, groups: Sequence[RecordGroup]) -> Table:
     records = [record for group in groups for record in group.records if group.task == task]
     return Table.from_columns(
         columns,
-        rows=sort_by_first_columns(labels, columns),
+        rows=best_first(labels, columns),
         flags=lambda label: (*_row_flags(label, groups), *_notes_on_differing_parameters(label, records)),
         name=slug(f"overall-{task}"),
         title=f"{task}: all measures",
@@ -96,17 +95,6 @@ def _build_task_table(task: str, groups: Sequence[RecordGroup]) -> Table:
             ),
         ),
     )
-
-
-def sort_by_first_columns(labels: Iterable[str], columns: Sequence[FilledColumn]) -> list[str]:
-    """Return rows by their values in the first column, the best first, then in the second."""
-    return sorted(
-        labels, key=lambda label: [_sort_key(each.cells.get(label, TableCell()), each.column) for each in columns[:2]]
-    )
-
-
-def _sort_key(cell: TableCell, column: Column) -> float:
-    return math.inf if cell.mean is None else -cell.mean if column.higher_is_better else cell.mean
 
 
 def _row_flags(defense: str, groups: Sequence[RecordGroup]) -> Iterable[str]:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from fflbench.report.answers import answer_sentences
 from fflbench.report.table_model import OTHER_PROCESSOR, Board, Table
 from fflbench.safe_texts import csv_text, to_printable_line
 
@@ -35,7 +36,10 @@ def print_tables(tables: Sequence[Table], console: Console) -> None:
 def to_markdown(table: Table) -> str:
     """Return a table as GitHub Markdown: best in bold, ties with an equals sign."""
     heads = [*table.keys, *(column.title for column in table.columns)]
-    lines = [f"### {escape_markdown(table.title)}", "", f"| {' | '.join(map(escape_markdown, heads))} |"]
+    lines = [f"### {escape_markdown(table.title)}", ""]
+    if answers := answer_sentences(table):
+        lines += [escape_markdown(" ".join(answers)), ""]
+    lines.append(f"| {' | '.join(map(escape_markdown, heads))} |")
     lines.append("|" + "---|" * len(table.keys) + "---:|" * len(table.columns))
     for row in table.rows:
         cells = [

@@ -1,6 +1,7 @@
 """The table model of runs and leaderboards: columns, cells with intervals, rows with flags."""
 
 import html
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -207,6 +208,16 @@ class FilledColumn:
         mark = "best" if len(first) == 1 else "tied"
         marked = {key: self.cells[key].model_copy(update={"mark": mark}) for key in first}
         return replace(compared, cells={**self.cells, **marked})
+
+
+def best_first(rows: Iterable[Any], columns: Sequence[FilledColumn]) -> list[Any]:
+    """Return rows by their values in the first column, the best first, then in the second; those without come last."""
+
+    def sort_key(row: Any) -> list[float]:
+        means = [(each.cells[row].mean if row in each.cells else None, each.column) for each in columns[:2]]
+        return [math.inf if mean is None else -mean if column.higher_is_better else mean for mean, column in means]
+
+    return sorted(rows, key=sort_key)
 
 
 class Table(_Model):

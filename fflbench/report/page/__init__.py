@@ -17,6 +17,7 @@ from fflbench.plugin_parameters import Parameter
 from fflbench.records.cell_configuration import registered_parts
 from fflbench.records.record import Record
 from fflbench.registry import Kind
+from fflbench.report.answers import answer_sentences
 from fflbench.report.figure_files import ReportFigure
 from fflbench.report.record_groups import expand_shared_records, measure_class
 from fflbench.report.reproduction_commands import ReproductionCommands, plugin_options
@@ -153,6 +154,7 @@ def _table_data(table: Table, record_indices: Mapping[str, int]) -> dict[str, An
     return {
         "name": table.name,
         "title": table.title,
+        "answers": " ".join(answer_sentences(table)),
         "heading": ", ".join(table.keys),
         "columns": table.columns,
         "rows": [_row_data(row, table, record_indices) for row in table.rows],
