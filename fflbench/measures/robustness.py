@@ -209,7 +209,7 @@ class Robustness(Measure):
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
         """Return the warnings that a defense reports about its setting, and counts of unusual rounds."""
         done = [record for record in records if record.status == "done"]
-        notes = [flag for record in done for flag in record.facts["flags"]]
+        notes = [flag for record in done for flag in (*record.facts["flags"], *_given_to_the_server(record))]
         rounds = sum(len(record.history) for record in done)
         for fact, meaning in IN_ROUNDS.items():
             if count := sum(record.facts.get(fact) or 0 for record in done):
@@ -236,6 +236,16 @@ class Robustness(Measure):
     @classmethod
     def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:
         return _weak_attack_flags(records)
+
+
+def _given_to_the_server(record: Record) -> Iterable[str]:
+    """Yield what a defense was told that a server may not know: the number of attackers, examples of its own."""
+    attackers, task = len(record.facts["attackers"]), record.configuration["task"]["parameters"]
+    told = [part.parameters.get("f") for part in defense_parts(record.configuration["defense"])]
+    if attackers and attackers in told and task["per_round"] == task["participants"]:
+        yield f"was given the number of attackers (f = {attackers})"
+    if record_groups.needs_root_examples(record):
+        yield f"has {task['root_examples']} examples at the server"
 
 
 def outcome_of_federation(federation: "Federation") -> Outcome:

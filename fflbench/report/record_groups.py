@@ -299,6 +299,12 @@ def attack_label(record: Record) -> str:
     return record.labels.get(attack_kind(record), "")
 
 
+def needs_root_examples(record: Record) -> bool:
+    """Return whether the rule of a record needs examples at the server; False if its plugin is not loaded."""
+    entry = registry.find(Kind.RULE, record.configuration["defense"]["rule"]["name"])
+    return entry is not None and entry.root_update
+
+
 def _plugin_name(record: Record, kind: str) -> str:
     return str(record.configuration[kind]["name"]) if kind else ""
 
