@@ -6,6 +6,8 @@ from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fflbench.measures.exclusion_tables import exclusion_tables
 from fflbench.plugin import (
     GOALS,
@@ -63,11 +65,21 @@ WEIGHTS = ("honest_weight", "attacker_weight")
 LOSS = "Loss on the test set."
 SOURCE = "Accuracy on the inputs that the attack aims at, such as those of the source class."
 SUCCESS = "Share of the inputs that the attack aims at which the model classifies as the attacker wants."
+WORST_CLASS = "Accuracy on the class with the lowest, of those with test examples."
+TENTH_PERCENTILE = (
+    "10th percentile over honest participants of the accuracy on the test set weighted by the labels that each holds."
+)
 BY_GOAL = "The same for every goal, in the order of the cell's configuration."
 
 
 def _loss_drift(value: float) -> float:
     return 0.005 * abs(value)
+
+
+def _for_uneven_data(name: str, title: str, meaning: str, drift: float) -> Metric:
+    """Return a metric that tables show where participants hold different classes; older records do not have it."""
+    declared = {"optional": True, "added_later": True, "shown": False}
+    return share(name, title, meaning, HIGHER, drift=drift, **declared)
 
 
 class _Facts(RecordFields):
@@ -125,6 +137,9 @@ class Robustness(Measure):
         share("goal_source_accuracy", "source accuracy by goal", BY_GOAL, kind="list", shown=False),
         share("goal_attack_success_rate", "attack success by goal", BY_GOAL, kind="list", shown=False),
         share("class_accuracy", "accuracy by class", "Accuracy on each class.", kind="list", shown=False),
+        # A class has few examples: one of the digits is 3 points of its class.
+        _for_uneven_data("worst_class_accuracy", "worst class", WORST_CLASS, drift=0.03),
+        _for_uneven_data("participant_accuracy_10th", "10th percentile of participants", TENTH_PERCENTILE, drift=0.01),
         Metric("diverged", "diverged", "The loss is not finite.", kind="flag", shown=False, exact=True),
     )
 
@@ -175,7 +190,9 @@ class Robustness(Measure):
     @classmethod
     def shown_metrics(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
         targeted = any(record.facts.get("targeted") for record in records)
-        names = ("test_loss", "source_accuracy", "attack_success_rate") if targeted else ("test_loss", "accuracy")
+        names = {"test_loss", *(("source_accuracy", "attack_success_rate") if targeted else ("accuracy",))}
+        if any(record.configuration["task"]["parameters"].get("partition", "iid") != "iid" for record in records):
+            names |= {"worst_class_accuracy", "participant_accuracy_10th"}
         return tuple(metric for metric in cls.metrics if metric.name in names)
 
     @classmethod
@@ -221,6 +238,7 @@ class Robustness(Measure):
 def outcome_of_federation(federation: "Federation") -> Outcome:
     """Return the results of the rounds that a federation has run so far."""
     history, final, transport = federation.history, federation.final_metrics(), federation.defense.transport
+    final = {**final, **_metrics_of_uneven_data(federation, final["class_accuracy"])}
     over_20_percent = [item["attackers_selected"] * 5 > item["selected"] for item in history]
     # Where f is the true number of attackers, it counts those whose rows arrived.
     sent = [(item.get("attackers_arrived", item["attackers_selected"]), item["f"]) for item in history]
@@ -244,6 +262,26 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
         },
         seconds=dict(federation.seconds),
     )
+
+
+def _metrics_of_uneven_data(
+    federation: "Federation", class_accuracy: Sequence[float | None]
+) -> dict[str, float | None]:
+    r"""Return the accuracy of the worst class, and the 10th percentile of that of honest participants.
+
+    Participant k, who holds a share $p_k(c)$ of examples of class c, has the accuracy $\sum_c p_k(c) a_c$. Classes
+    without test examples, whose accuracy $a_c$ is not known, are left out.
+    """
+    accuracy = np.array(class_accuracy, np.float64)
+    tested = np.flatnonzero(np.isfinite(accuracy))
+    honest = np.setdiff1d(np.arange(federation.task.participants), federation.attackers)
+    held = [federation.participants.examples.y[federation.participants.indices[who]] for who in honest]
+    counts = [np.bincount(labels, minlength=len(accuracy))[tested] for labels in held]
+    of_participants = [np.average(accuracy[tested], weights=own) for own in counts if own.any()]
+    return {
+        "worst_class_accuracy": float(accuracy[tested].min()) if len(tested) else None,
+        "participant_accuracy_10th": float(np.percentile(of_participants, 10)) if of_participants else None,
+    }
 
 
 def _mean_weights(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
