@@ -294,7 +294,7 @@ def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
     """Return the participants that the rule excludes at the end, if it reports any, and their numbers of examples."""
     if "excluded" not in federation.history[-1]:
         return {}
-    excluded, sizes = federation.history[-1]["excluded"], federation.defense.setting.sizes
+    excluded, sizes = federation.history[-1]["excluded"], federation.participants.sizes
     attackers = set(federation.attackers.tolist())
     honest_excluded, honest = len(set(excluded) - attackers), len(sizes) - len(attackers)
     return {
