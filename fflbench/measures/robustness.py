@@ -248,7 +248,7 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
             "rounds_that_kept_the_model": sum(bool(item["kept_because"]) for item in history),
             "rounds_with_more_attackers_than_f": sum(more_than_f) if more_than_f else None,
             "dropped_rows": sum(len(item["dropped"]) for item in history),
-            "flags": [*federation.defense.flags(), *federation.attack.flags()],
+            "flags": [*federation.defense.flags(), *federation.attack.flags(), *_evaluation_flags(federation.task)],
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
             **_mean_weights(history),
             **({"simulations": sum(item["simulations"] for item in history)} if "simulations" in history[-1] else {}),
@@ -276,6 +276,10 @@ def _metrics_of_uneven_data(
         "worst_class_accuracy": float(accuracy[tested].min()) if len(tested) else None,
         "participant_accuracy_10th": float(np.percentile(of_participants, 10)) if of_participants else None,
     }
+
+
+def _evaluation_flags(task: Task) -> list[str]:
+    return [] if task.evaluate_on == "test" else ["evaluated on held-out training examples, not on the test set"]
 
 
 def _mean_weights(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
