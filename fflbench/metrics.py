@@ -39,6 +39,8 @@ class Metric:
     """Type of its values."""
     optional: bool = False
     """Whether a finished cell may have no value of it (None)."""
+    added_later: bool = False
+    """Whether it was added without a new results version, so that verify does not compare it with records without."""
     headline: bool = False
     """Whether it has a table of its own, defenses by attacks or observations; the first one stands for its cell."""
     shown: bool = True

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 REQUIRED: Any = inspect.Parameter.empty
 
 
+class AddedLater:
+    """Mark, inside `Annotated`, of a parameter that its plugin did not have when results were published.
+
+    Configurations leave it out where it has its default, so that ids of cells stay as they were. It is not for numbers:
+    a sweep over one would lack the cell of the default.
+    """
+
+
 @dataclasses.dataclass(frozen=True)
 class Parameter:
     """Parameter of a plugin."""
@@ -39,8 +47,16 @@ class Parameter:
     @property
     def meaning(self) -> str:
         """Text inside the annotation."""
-        extras = get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
-        return next((extra for extra in extras if isinstance(extra, str)), "")
+        return next((extra for extra in self._metadata if isinstance(extra, str)), "")
+
+    @property
+    def added_later(self) -> bool:
+        """Whether configurations leave it out where it has its default."""
+        return any(isinstance(extra, AddedLater) for extra in self._metadata)
+
+    @property
+    def _metadata(self) -> tuple[Any, ...]:
+        return get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
 
     @property
     def required(self) -> bool:
@@ -93,7 +109,10 @@ def parameter_texts(parameters: Collection[Parameter]) -> list[str]:
 def check_parameters(
     owner: str, parameters: Iterable[Parameter], given: Mapping[str, Any], noun: str = "parameter"
 ) -> dict[str, Any]:
-    """Return `given` with defaults filled in, or raise a `ParameterError` that names the valid parameters."""
+    """Return `given` with defaults filled in, or raise a `ParameterError` that names the valid parameters.
+
+    Defaults of parameters that were added later are left out, also where they are given.
+    """
     from pydantic import ValidationError
 
     known = {parameter.name: parameter for parameter in parameters}
@@ -122,7 +141,9 @@ def check_parameters(
             ) from error
         if _beyond_64_bits(checked[name]):
             raise ParameterError(f"{owner}: {name} = {format_value(value)} is beyond what 64 bits can hold ({valid})")
-    return checked
+    return {
+        name: value for name, value in checked.items() if not (known[name].added_later and value == known[name].default)
+    }
 
 
 def _beyond_64_bits(value: Any) -> bool:

@@ -9,7 +9,13 @@ from annotated_types import Ge
 from pydantic import AfterValidator
 
 from fflbench.errors import ParameterError
-from fflbench.plugin_parameters import Parameter, check_parameters, parameters_of_dataclass, parameters_of_function
+from fflbench.plugin_parameters import (
+    AddedLater,
+    Parameter,
+    check_parameters,
+    parameters_of_dataclass,
+    parameters_of_function,
+)
 
 
 @dataclass(kw_only=True)
@@ -51,6 +57,15 @@ def test_defaults_are_filled_in():
         "rounds": 3,
         "seeds": None,
     }
+
+
+def test_the_default_of_a_parameter_that_was_added_later_is_left_out():
+    def later(updates, scale: float = 1.0, mode: Annotated[str, AddedLater(), "how"] = "usual"): ...
+
+    known = parameters_of_function(later, ())
+    assert [(each.meaning, each.added_later) for each in known] == [("", False), ("how", True)]
+    assert check_parameters("x", known, {}) == check_parameters("x", known, {"mode": "usual"}) == {"scale": 1.0}
+    assert check_parameters("x", known, {"mode": "other"}) == {"scale": 1.0, "mode": "other"}
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_and_all_valid_ones():

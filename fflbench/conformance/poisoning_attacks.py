@@ -146,6 +146,17 @@ def _require_labels(entry: Entry, what: str, labels: Any, count: int, classes: i
     require(known, entry, f"returned {what} that are no classes of the task, which are numbered 0 to {classes - 1}")
 
 
+@register_check(Kind.ATTACK, applies=overrides_hook("declared_examples"))
+def check_declared_examples(entry: Entry) -> None:
+    """Check that attackers declare positive whole numbers of examples, one for each attacker, whatever they hold."""
+    federation = small_federation(entry)
+    for held in (federation.participants.sizes[federation.attackers], np.ones(len(federation.attackers), np.int64)):
+        with require_unchanged(entry, **{"numbers of examples": held}):
+            declared = federation.attack.declared_examples(held)
+        require_array(entry, "declared numbers of examples", declared, held.shape, "int64")
+        require((declared >= 1).all(), entry, "declares fewer than one example")
+
+
 @register_check(Kind.ATTACK, applies=overrides_hook("train"))
 def check_attacker_training(entry: Entry) -> None:
     """Check that an attacker's own training gives a finite float32 update."""

@@ -113,6 +113,7 @@ def _run_again_and_compare(
         again = run_cell(cell, record.suite, device=device, plugins=plugins)
     if again.status == "failed":
         return Verdict(record, "different", f"it fails now: {again.reason}")
+    again = _without_metrics_added_later(cell.measure, record, again)
     here = build_manifest(cell.configuration, device, plugins)
     other = [name for name in MUST_AGREE if record.manifest.get(name) != here[name]]
     if not other:
@@ -150,6 +151,13 @@ def _as_of_round(record: Record, rounds: int) -> Record:
         {},
     )
     return record.model_copy(update={"history": history, "metrics": metrics})
+
+
+def _without_metrics_added_later(measure: Measure, record: Record, again: Record) -> Record:
+    """Return the record of a repeated cell without metrics that did not exist when its first record was made."""
+    later = {metric.name for metric in measure.metrics if metric.added_later} - set(record.metrics)
+    kept = {name: value for name, value in again.metrics.items() if name not in later}
+    return again.model_copy(update={"metrics": kept})
 
 
 def _compare_records(

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from fflbench.engines.loop import Loop
 
 
+MOST_DECLARED = 10**12
+"""Most examples that a participant may declare; sums of them are exact in double precision."""
+
+
 @dataclass(frozen=True)
 class Goal:
     """Inputs that an attack wants misclassified, and the labels that it wants for them."""
@@ -57,6 +61,15 @@ def check_poisoned(examples: Any, own: Examples, task: Task) -> None:
         raise ParameterError(
             "poison_data must return Examples, as many as it receives and of the same shape, with labels from 0 to "
             f"{len(task.classes) - 1}"
+        )
+
+
+def check_declared(declared: Any, held: Indices) -> None:
+    """Raise an error for declared numbers of examples that no server would accept."""
+    are_counts = isinstance(declared, np.ndarray) and declared.dtype.kind in "iu" and declared.shape == held.shape
+    if not (are_counts and ((declared >= 1) & (declared <= MOST_DECLARED)).all()):
+        raise ParameterError(
+            f"declared_examples must return an array of {len(held)} whole numbers from 1 to {MOST_DECLARED:,}"
         )
 
 
@@ -294,6 +307,13 @@ class Attack:
     def begin(self, setting: AttackSetting) -> None:
         """Prepare for the first round: keep the setting, with an empty `memory`."""
         self.setting, self.memory = setting, {}
+
+    def declared_examples(self, held: Indices) -> Indices:
+        """Return the numbers of examples that attackers declare, by which servers weight updates.
+
+        `held` are those that they hold, in the order of `setting.attackers`. It is called once, after `begin`.
+        """
+        return held
 
     def poison_data(self, examples: Examples, task: Task, round: int, rng: np.random.Generator) -> Examples:
         """Return the examples that one attacker trains on in a round, as many as its own, which are read-only."""

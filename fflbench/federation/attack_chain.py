@@ -81,6 +81,10 @@ class AttackWrapper(Attack):
         super().begin(setting)
         self.wrapped.begin(setting)
 
+    def declared_examples(self, held: Indices) -> Indices:
+        """Return the numbers of examples that attackers declare."""
+        return self.wrapped.declared_examples(held)
+
     def poison_data(self, examples: Examples, task: Task, round: int, rng: np.random.Generator) -> Examples:
         """Return the examples that one attacker trains on in a round."""
         return self.wrapped.poison_data(examples, task, round, rng)

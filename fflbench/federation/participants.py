@@ -10,7 +10,7 @@ from fflbench.engines.engine import LocalData, create_engine
 from fflbench.engines.flat_model import FlatModel
 from fflbench.engines.loop import Loop
 from fflbench.errors import ParameterError
-from fflbench.federation.attack import Attack, LocalTraining, check_poisoned
+from fflbench.federation.attack import Attack, LocalTraining, check_declared, check_poisoned
 from fflbench.federation.evaluation import mean_loss
 from fflbench.federation.views import read_only
 from fflbench.randomness import stream
@@ -42,6 +42,15 @@ class Participants:
     def sizes(self) -> Indices:
         """Numbers of examples, by participant."""
         return np.array([len(own) for own in self.indices])
+
+    def declared_sizes(self) -> Indices:
+        """Return the numbers of examples that participants declare: attackers may declare others than they hold."""
+        sizes = self.sizes
+        held = sizes[self.attackers]
+        declared = self.attack.declared_examples(held.copy())
+        check_declared(declared, held)
+        sizes[self.attackers] = declared
+        return sizes
 
     def train(self, weights: Vector, selected: Indices, round: int) -> Matrix:
         """Return the updates of the selected participants; attackers train on poisoned data, or in their own way."""

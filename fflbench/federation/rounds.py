@@ -94,10 +94,11 @@ class Federation:
             self.model = FlatModel(new_model(task, seed), torch.device(device))
             self.weights: Vector = self.model.flat.cpu().numpy().copy()
             self.participants = Participants(task, attack, data.train, self.model, seed)
-            self.evaluation = Evaluation(task, self.model, data.test, _goals(task, attack, goals, data.test))
+            evaluated = task.evaluated_examples(data, seed)
+            self.evaluation = Evaluation(task, self.model, evaluated, _goals(task, attack, goals, evaluated))
         attack.begin(AttackSetting(task, self.attackers, self.model.columns, stream(seed, "attack", "begin")))
-        columns, sizes = self.model.columns, self.participants.sizes
-        self.defense.begin(Setting(task.participants, task.per_round, sizes, columns), seed)
+        columns, declared = self.model.columns, self.participants.declared_sizes()
+        self.defense.begin(Setting(task.participants, task.per_round, declared, columns), seed)
         self.round = 0
         self.recent: list[Vector] = []
         self.history: list[dict[str, Any]] = []

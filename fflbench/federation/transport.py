@@ -31,7 +31,7 @@ class Setting:
     per_round: int
     """Number of participants selected each round."""
     sizes: Indices
-    """Numbers of examples, by participant."""
+    """Numbers of examples that participants declare, by participant."""
     columns: Columns
     """Positions of the model's tensors in an update."""
 

@@ -112,7 +112,7 @@ class ParticipantView:
     update: Vector
     """Its own update, as the transport uses it: scaled by transports that scale."""
     size: int
-    """Number of its examples."""
+    """Number of examples that it declares."""
     received: tuple[Message, ...] = ()
     """Messages that it received."""
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -6,6 +6,9 @@ from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fflbench.measures import robustness_tables
 from fflbench.measures.exclusion_tables import exclusion_tables
 from fflbench.plugin import (
     GOALS,
@@ -13,7 +16,6 @@ from fflbench.plugin import (
     LOWER,
     PROCESS_BYTES,
     Chain,
-    Column,
     Context,
     Count,
     Curve,
@@ -28,30 +30,18 @@ from fflbench.plugin import (
     RecordFields,
     Share,
     Table,
-    TableCell,
     Task,
     Timing,
-    baseline_runs_without_attack,
-    best_first,
-    defense_parts,
-    estimate_mean,
     goal_of,
     measure,
     one_round,
-    paired_difference,
-    record_groups,
     share,
-    slug,
     tables_beside_papers,
-    worst_case_column,
 )
 
 if TYPE_CHECKING:
     # Measures are listed without loading torch.
     from fflbench.plugin import Federation
-
-MOST_NAMED = 6
-"""Attacks that a note on the setting names, at most."""
 
 COPIES = 3
 """Number of matrices of updates that a round may hold: as trained, as sent, and as a defense transforms them."""
@@ -69,11 +59,21 @@ WEIGHTS = ("honest_weight", "attacker_weight")
 LOSS = "Loss on the test set."
 SOURCE = "Accuracy on the inputs that the attack aims at, such as those of the source class."
 SUCCESS = "Share of the inputs that the attack aims at which the model classifies as the attacker wants."
+WORST_CLASS = "Accuracy on the class with the lowest, of those with test examples."
+TENTH_PERCENTILE = (
+    "10th percentile over honest participants of the accuracy on the test set weighted by the labels that each holds."
+)
 BY_GOAL = "The same for every goal, in the order of the cell's configuration."
 
 
 def _loss_drift(value: float) -> float:
     return 0.005 * abs(value)
+
+
+def _for_uneven_data(name: str, title: str, meaning: str, drift: float) -> Metric:
+    """Return a metric that tables show where participants hold different classes; older records do not have it."""
+    declared = {"optional": True, "added_later": True, "shown": False}
+    return share(name, title, meaning, HIGHER, drift=drift, **declared)
 
 
 class _Facts(RecordFields):
@@ -140,6 +140,9 @@ class Robustness(Measure):
         share("goal_source_accuracy", "source accuracy by goal", BY_GOAL, kind="list", shown=False),
         share("goal_attack_success_rate", "attack success by goal", BY_GOAL, kind="list", shown=False),
         share("class_accuracy", "accuracy by class", "Accuracy on each class.", kind="list", shown=False),
+        # A class has few examples: one of the digits is 3 points of its class.
+        _for_uneven_data("worst_class_accuracy", "worst class", WORST_CLASS, drift=0.03),
+        _for_uneven_data("participant_accuracy_10th", "10th percentile of participants", TENTH_PERCENTILE, drift=0.01),
         Metric("diverged", "diverged", "The loss is not finite.", kind="flag", shown=False, exact=True),
     )
 
@@ -190,7 +193,9 @@ class Robustness(Measure):
     @classmethod
     def shown_metrics(cls, records: Sequence[Record]) -> tuple[Metric, ...]:
         targeted = any(record.facts.get("targeted") for record in records)
-        names = ("test_loss", "source_accuracy", "attack_success_rate") if targeted else ("test_loss", "accuracy")
+        names = {"test_loss", *(("source_accuracy", "attack_success_rate") if targeted else ("accuracy",))}
+        if any(record.configuration["task"]["parameters"].get("partition", "iid") != "iid" for record in records):
+            names |= {"worst_class_accuracy", "participant_accuracy_10th"}
         return tuple(metric for metric in cls.metrics if metric.name in names)
 
     @classmethod
@@ -209,7 +214,9 @@ class Robustness(Measure):
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
         """Return the warnings that a defense reports about its setting, and counts of unusual rounds."""
         done = [record for record in records if record.status == "done"]
-        notes = [flag for record in done for flag in (*record.facts["flags"], *_given_to_the_server(record))]
+        notes = [
+            flag for record in done for flag in (*record.facts["flags"], *robustness_tables.given_to_the_server(record))
+        ]
         rounds = sum(len(record.history) for record in done)
         for fact, meaning in IN_ROUNDS.items():
             if count := sum(record.facts.get(fact) or 0 for record in done):
@@ -219,15 +226,15 @@ class Robustness(Measure):
     @classmethod
     def table_notes(cls, records: Sequence[Record]) -> Iterable[str]:
         """Return the setting that the records share, in one line."""
-        return [setting_line(records)] if records else []
+        return [robustness_tables.setting_line(records)] if records else []
 
     @classmethod
     def joined_columns(cls, records: Sequence[Record]) -> Iterable[FilledColumn]:
-        return _joined_columns(records)
+        return robustness_tables.joined_columns(records)
 
     @classmethod
     def summary_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
-        return _summary_tables(records)
+        return robustness_tables.summary_tables(records)
 
     @classmethod
     def extra_tables(cls, records: Sequence[Record]) -> Iterable[Table]:
@@ -235,22 +242,13 @@ class Robustness(Measure):
 
     @classmethod
     def leaderboard_flags(cls, records: Sequence[Record]) -> Iterable[str]:
-        return _weak_attack_flags(records)
-
-
-def _given_to_the_server(record: Record) -> Iterable[str]:
-    """Yield what a defense was told that a server may not know: the number of attackers, examples of its own."""
-    attackers, task = len(record.facts["attackers"]), record.configuration["task"]["parameters"]
-    told = [part.parameters.get("f") for part in defense_parts(record.configuration["defense"])]
-    if attackers and attackers in told and task["per_round"] == task["participants"]:
-        yield f"was given the number of attackers (f = {attackers})"
-    if record_groups.needs_root_examples(record):
-        yield f"has {task['root_examples']} examples at the server"
+        return robustness_tables.weak_attack_flags(records)
 
 
 def outcome_of_federation(federation: "Federation") -> Outcome:
     """Return the results of the rounds that a federation has run so far."""
     history, final, transport = federation.history, federation.final_metrics(), federation.defense.transport
+    final = {**final, **_metrics_of_uneven_data(federation, final["class_accuracy"])}
     over_20_percent = [item["attackers_selected"] * 5 > item["selected"] for item in history]
     # Where f is the true number of attackers, it counts those whose rows arrived.
     sent = [(item.get("attackers_arrived", item["attackers_selected"]), item["f"]) for item in history]
@@ -266,7 +264,7 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
             "rounds_that_kept_the_model": sum(bool(item["kept_because"]) for item in history),
             "rounds_with_more_attackers_than_f": sum(more_than_f) if more_than_f else None,
             "dropped_rows": sum(len(item["dropped"]) for item in history),
-            "flags": [*federation.defense.flags(), *federation.attack.flags()],
+            "flags": [*federation.defense.flags(), *federation.attack.flags(), *_evaluation_flags(federation.task)],
             **({"guarantee": promised} if (promised := transport.guarantee()) else {}),
             **_mean_weights(history),
             **({"simulations": sum(item["simulations"] for item in history)} if "simulations" in history[-1] else {}),
@@ -274,6 +272,30 @@ def outcome_of_federation(federation: "Federation") -> Outcome:
         },
         seconds=dict(federation.seconds),
     )
+
+
+def _metrics_of_uneven_data(
+    federation: "Federation", class_accuracy: Sequence[float | None]
+) -> dict[str, float | None]:
+    r"""Return the accuracy of the worst class, and the 10th percentile of that of honest participants.
+
+    Participant k, who holds a share $p_k(c)$ of examples of class c, has the accuracy $\sum_c p_k(c) a_c$. Classes
+    without test examples, whose accuracy $a_c$ is not known, are left out.
+    """
+    accuracy = np.array(class_accuracy, np.float64)
+    tested = np.flatnonzero(np.isfinite(accuracy))
+    honest = np.setdiff1d(np.arange(federation.task.participants), federation.attackers)
+    held = [federation.participants.examples.y[federation.participants.indices[who]] for who in honest]
+    counts = [np.bincount(labels, minlength=len(accuracy))[tested] for labels in held]
+    of_participants = [np.average(accuracy[tested], weights=own) for own in counts if own.any()]
+    return {
+        "worst_class_accuracy": float(accuracy[tested].min()) if len(tested) else None,
+        "participant_accuracy_10th": float(np.percentile(of_participants, 10)) if of_participants else None,
+    }
+
+
+def _evaluation_flags(task: Task) -> list[str]:
+    return [] if task.evaluate_on == "test" else ["evaluated on held-out training examples, not on the test set"]
 
 
 def _mean_weights(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -286,7 +308,7 @@ def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
     """Return the participants that the rule excludes at the end, if it reports any, and their numbers of examples."""
     if "excluded" not in federation.history[-1]:
         return {}
-    excluded, sizes = federation.history[-1]["excluded"], federation.defense.setting.sizes
+    excluded, sizes = federation.history[-1]["excluded"], federation.participants.sizes
     attackers = set(federation.attackers.tolist())
     honest_excluded, honest = len(set(excluded) - attackers), len(sizes) - len(attackers)
     return {
@@ -296,196 +318,3 @@ def _exclusion_facts(federation: "Federation") -> dict[str, Any]:
         "share_of_honest_excluded": honest_excluded / honest,
         "share_of_attackers_excluded": (len(excluded) - honest_excluded) / len(attackers) if attackers else None,
     }
-
-
-# Tables and figures
-
-
-def setting_line(records: Sequence[Record]) -> str:
-    """Return participants, attackers, f, rounds, seeds and attacks of records in one line."""
-    tasks = [record.configuration["task"]["parameters"] for record in records]
-    shares = {record.configuration["attack"]["parameters"].get("share") for record in records} - {0, None}
-    assumed = {
-        str(part.parameters["f"])
-        for record in records
-        for part in defense_parts(record.configuration["defense"])
-        if part.parameters.get("f") is not None
-    }
-    attacks = list(dict.fromkeys(record_groups.attack_label(record) for record in records))
-    seeds = sorted({record.seed for record in records})
-
-    def values(name: str) -> str:
-        return " or ".join(dict.fromkeys(f"{task[name]:,}" for task in tasks))
-
-    parts = [
-        f"{values('participants')} participants, {values('per_round')} in each of {values('rounds')} rounds",
-        " or ".join(f"{100 * share:g}%" for share in sorted(shares)) + " of them attackers" if shares else "",
-        f"f = {' or '.join(sorted(assumed))}" if assumed else "",
-        f"seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}",
-        f"attacks: {', '.join(attacks)}" if len(attacks) <= MOST_NAMED else f"{len(attacks)} attacks",
-    ]
-    return f"Setting: {'; '.join(filter(None, parts))}."
-
-
-CONTROL = "noise-control"
-"""Attack that only sends noise with the norm of an honest update, to compare others with."""
-
-PROMISED = (
-    "Differential privacy of the updates of the participant selected most often, by an accountant; the largest "
-    "over seeds. The smaller the better; above ten or so it guarantees little."
-)
-EPSILON = Column(name="epsilon", title="epsilon", meaning=PROMISED, digits=1, higher_is_better=False)
-LEFT_OUT = "Honest participants that the defense excludes at the end, over all attacks."
-COUNTED = "Number of untargeted attacks behind the worst case; each deviation from a protocol counts."
-ATTACKS = Column(name="attacks", title="attacks", meaning=COUNTED, digits=0, seeded=False)
-EXCLUDED = Column(name="honest_excluded", title="honest excluded", meaning=LEFT_OUT, digits=1, higher_is_better=False)
-
-
-def targeted_attacks(group: record_groups.RecordGroup) -> list[str]:
-    """Return attacks that target one class."""
-    with_goal = {record_groups.attack_label(record) for record in group.records if record.facts.get("targeted")}
-    return [name for name in group.attacks if name in with_goal and name != group.no_attack]
-
-
-def untargeted_attacks(group: record_groups.RecordGroup) -> list[str]:
-    """Return attacks on the whole model."""
-    return [name for name in group.attacks if name not in (group.no_attack, *targeted_attacks(group))]
-
-
-def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
-    """Return columns of the worst case, attackers' gains, the cost without attack, and excluded participants."""
-    accuracy, success = (_metric_by_name(group, name) for name in ("accuracy", "attack_success_rate"))
-    aimed, others, free = (
-        targeted_attacks(group),
-        untargeted_attacks(group),
-        group.runs(group.baseline, group.no_attack),
-    )
-    filled = []
-    if others:
-        meaning = (
-            f"The lowest mean accuracy over seeds under {_join_with_and(others)}; its interval takes the choice of the "
-            "lowest into account. Runs that diverged count with an accuracy of 0."
-        )
-        column = Column.from_metric(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
-        worst = worst_case_column(group, accuracy, column, others)
-        filled += [*worst.rank_column(), worst, _attack_count_column(group, others)]
-        filled += _mean_over_attacks_column(group, accuracy, others)
-    elif group.no_attack:
-        column = Column.from_metric(accuracy, name="clean", title="accuracy without attack")
-        filled.append(worst_case_column(group, accuracy, column, [group.no_attack]))
-    meaning = f"Attack success beyond that of {group.baseline} without attack, seed by seed."
-    by_chance = {name: baseline_runs_without_attack(group, name) for name in aimed}
-    excesses = [(attack, f"{attack}, excess", [attack]) for attack in aimed]
-    excesses += [("worst_excess", "worst excess", aimed)] * (len(aimed) > 1)
-    for name, title, attacks in excesses:
-        column = Column.from_metric(success, name=name, title=title, meaning=meaning, low=-1.0)
-        filled.append(worst_case_column(group, success, column, attacks, by_chance))
-    if group.no_attack:
-        title = f"no attack, against {group.baseline}"
-        meaning = f"Accuracy without attack, less that of {group.baseline}, seed by seed: below 0, a defense costs."
-        column = Column.from_metric(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
-        filled.append(worst_case_column(group, accuracy, column, [group.no_attack], {group.no_attack: free}))
-    return [*filled, *_exclusion_and_epsilon_columns(group)]
-
-
-def _attack_count_column(group: record_groups.RecordGroup, attacks: Sequence[str]) -> FilledColumn:
-    """Return the column of the numbers of attacks behind worst cases, each deviation from a protocol counted."""
-    counts = {
-        name: TableCell(mean=len(record_groups.attack_runs_by_name(group, name, attacks, [""]))) for name in group.rows
-    }
-    return FilledColumn(ATTACKS, counts)
-
-
-def _mean_over_attacks_column(
-    group: record_groups.RecordGroup, accuracy: Metric, attacks: Sequence[str]
-) -> Iterable[FilledColumn]:
-    """Yield the column of the mean accuracy over attacks, with the mean of all deviations for each of them."""
-    if len(attacks) < 2:
-        return
-    meaning = "Mean accuracy over all untargeted attacks and deviations; runs that diverged count with 0."
-    column = Column.from_metric(accuracy, name="mean_accuracy", title="mean over attacks", meaning=meaning)
-    cells, values = {}, {}
-    for name in group.rows:
-        runs = list(record_groups.attack_runs_by_name(group, name, attacks, [""]).values())
-        complete = runs and not any(each.problem(group.seeds, divergence=False) for each in runs)
-        by_seed = [each.values(accuracy.name, accuracy.diverged) for each in runs]
-        values[name] = {seed: fmean(each[seed] for each in by_seed) for seed in sorted(group.seeds)} if complete else {}
-        cell = TableCell.from_estimate(estimate_mean(list(values[name].values())), column) if complete else TableCell()
-        cells[name] = cell.with_records(record for each in runs for record in each.records.values())
-    yield FilledColumn(column, cells).with_marks(values, group.seeds)
-
-
-def _metric_by_name(group: record_groups.RecordGroup, name: str) -> Metric:
-    return next(metric for metric in group.measure.metrics if metric.name == name)
-
-
-def _exclusion_and_epsilon_columns(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
-    """Return columns of excluded participants and of privacy guarantees, where a defense reports them."""
-    excluded, promised = {}, {}
-    for name in group.rows:
-        records = group.records_of(defense=name)
-        counted = [record for record in records if isinstance(record.facts.get("honest_excluded"), int)]
-        if counted:
-            mean = sum(record.facts["honest_excluded"] for record in counted) / len(counted)
-            excluded[name] = TableCell(mean=mean).with_records(counted)
-        if epsilons := guaranteed_epsilons(records):
-            promised[name] = TableCell(mean=max(epsilons)).with_records(records)
-    if excluded:
-        yield FilledColumn(EXCLUDED, excluded)
-    if promised:
-        yield FilledColumn(EPSILON, {name: promised.get(name, TableCell(text="none")) for name in group.rows})
-
-
-def guaranteed_epsilons(records: Iterable[Record]) -> list[float]:
-    """Return the epsilons that a defense guarantees at the end of its runs, if any."""
-    epsilons = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
-    return [float(value) for value in epsilons if isinstance(value, float | int)]
-
-
-def _joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
-    """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon."""
-    (group,) = record_groups.group_records(records)
-    aimed = targeted_attacks(group)
-    left_out = {EXCLUDED.name, ATTACKS.name, "mean_accuracy", *(aimed if len(aimed) > 1 else ())}
-    return [each for each in summary_columns(group) if each.column.name not in left_out]
-
-
-def _summary_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return one summary table per task."""
-    for group in record_groups.group_records(records):
-        columns = summary_columns(group)
-        yield Table.from_columns(
-            columns,
-            rows=best_first(group.rows, columns),
-            flags=lambda name, group=group: group.measure.row_flags(group.records_of(defense=name)),  # type: ignore[misc]
-            name=slug(f"{group.task}-summary"),
-            title=f"{group.task}: worst cases over all attacks",
-            section=group.measure.section,
-            notes=(
-                "Where participants deviate from a protocol in several ways, the worst of them counts. "
-                f"Excess: attack success less that of {group.baseline} without attack, same seed.",
-                setting_line(group.records),
-            ),
-        )
-
-
-def _weak_attack_flags(records: Sequence[Record]) -> Iterable[str]:
-    """Return untargeted attacks that reduce the baseline's accuracy less than noise of the same norm does."""
-    for group in record_groups.group_records(records):
-        others = untargeted_attacks(group)
-        names = {record_groups.attack_label(record): record.configuration["attack"]["name"] for record in group.records}
-        control = next((name for name in others if names[name] == CONTROL), "")
-        if not control and (others or targeted_attacks(group)):
-            yield f"{group.task}: {CONTROL} was not run, so weak attacks cannot be distinguished from strong ones"
-        for attack in others if control else ():
-            own, noise = (group.runs(group.baseline, name).values("accuracy") for name in (attack, control))
-            difference = paired_difference(own, noise)
-            if names[attack] != CONTROL and difference and difference.estimate.mean > 0:
-                yield (
-                    f"{group.task}: {attack} takes less accuracy from {group.baseline} than {control} does (by the "
-                    "mean), which only sends noise: it is a weak attack here"
-                )
-
-
-def _join_with_and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

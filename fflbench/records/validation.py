@@ -192,7 +192,7 @@ def _validate(model: type[RecordFields], content: Any, place: str) -> None:
 def _measure_parameters(record: "Record", entry: Entry) -> dict[str, Any]:
     """Return the parameters of a record's measure, or raise an error where one is missing or impossible."""
     given = record.configuration["measure"]["parameters"]
-    known = [parameter.name for parameter in entry.parameters]
+    known = [each.name for each in entry.parameters if each.name in given or not each.added_later]
     for name in known:
         value = given.get(name)
         if name not in given:

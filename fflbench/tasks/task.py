@@ -1,5 +1,6 @@
 """Base class of tasks."""
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,11 +17,15 @@ from fflbench.data.dataset_files import DataSet
 from fflbench.data.examples import Data, Examples
 from fflbench.data.partitions import Scheme, partition
 from fflbench.errors import FflbenchError, ParameterError
+from fflbench.plugin_parameters import AddedLater
 from fflbench.randomness import stream
 from fflbench.types import Indices, Labels
 
 if TYPE_CHECKING:
     from torch import nn
+
+VALIDATION_SHARE = 0.1
+"""Part of the training set that is held out for validation; smaller than the test set of every built-in task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +87,11 @@ class Task(ABC):
     average_last: Annotated[
         int, Ge(1), Le(10**6), "final metrics are those of the mean of so many last global models"
     ] = 1
+    evaluate_on: Annotated[
+        Literal["test", "validation"],
+        AddedLater(),
+        "what the global model is evaluated on: the test set, or training examples that nobody holds, to tune on",
+    ] = "test"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -117,8 +127,8 @@ class Task(ABC):
 
     def divide(self, y: Labels, seed: int) -> list[Indices]:
         """Return the training examples of each participant, which the seed alone determines."""
-        rng, root = stream(seed, "partition"), self.root_indices(y, seed)
-        rest = np.setdiff1d(np.arange(len(y)), root)
+        rng, root, held_out = stream(seed, "partition"), self.root_indices(y, seed), self.validation_indices(y, seed)
+        rest = np.setdiff1d(np.arange(len(y)), np.union1d(root, held_out))
         parts = partition(
             self.partition,
             y[rest],
@@ -135,6 +145,21 @@ class Task(ABC):
         if self.root_examples > len(y):
             raise ParameterError(f"root_examples = {self.root_examples} is more than the {len(y)} training examples")
         return np.sort(stream(seed, "root").choice(len(y), self.root_examples, replace=False))
+
+    def validation_indices(self, y: Labels, seed: int) -> Indices:
+        """Return the training examples that neither a participant nor the server holds; none without validation."""
+        if self.evaluate_on == "test":
+            return np.empty(0, np.int64)
+        others = np.setdiff1d(np.arange(len(y)), self.root_indices(y, seed))
+        count = min(math.ceil(VALIDATION_SHARE * len(y)), len(others))
+        return np.sort(stream(seed, "validation").choice(others, count, replace=False))
+
+    def evaluated_examples(self, data: Data, seed: int) -> Examples:
+        """Return the examples that the global model is evaluated on."""
+        if self.evaluate_on == "test":
+            return data.test
+        held_out = self.validation_indices(data.train.y, seed)
+        return Examples(data.train.x[held_out], data.train.y[held_out])
 
     @property
     def can_build_model(self) -> bool:

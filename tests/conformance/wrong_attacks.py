@@ -241,3 +241,23 @@ def keeps_its_direction_outside_its_memory():
             if not hasattr(self, "direction"):
                 self.direction = known.updates.copy()
             return self.direction
+
+
+@refused(ATTACK, "declared-examples", 'attack "wrong" declares fewer than one example')
+def declares_no_example():
+    @attack("wrong", title="Wrong", knows=["own data"])
+    class Wrong(Attack):
+        def declared_examples(self, held):
+            return held // 2
+
+
+@refused(
+    ATTACK,
+    "declared-examples",
+    'attack "wrong" returned declared numbers of examples as int32 of shape (4,), and must return int64 of shape (4,)',
+)
+def declares_narrow_numbers():
+    @attack("wrong", title="Wrong", knows=["own data"])
+    class Wrong(Attack):
+        def declared_examples(self, held):
+            return held.astype(np.int32)

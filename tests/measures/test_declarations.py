@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 from fflbench import registry
 from fflbench.execution.run_cell import run_cell
 from fflbench.measures import Measure, Metric
-from fflbench.records import Record
+from fflbench.plugin_parameters import AddedLater, check_parameters, parameters_of_function
+from fflbench.records import Record, validation
 from fflbench.registry import Kind
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
@@ -161,3 +164,19 @@ def test_a_record_of_a_measure_that_is_not_here_is_checked_as_any_record(record_
         parse_record(bare, metrics={"mystery": 1e101})
     with pytest.raises(ValueError, match="a finished cell without metrics"):
         parse_record(bare, metrics={})
+
+
+def test_a_record_may_lack_a_parameter_of_its_measure_that_was_added_later():
+    def measured(updates, size: int = 1, way: Annotated[str, AddedLater()] = "usual"): ...
+
+    known = parameters_of_function(measured, ())
+    entry = SimpleNamespace(parameters=known, check=lambda given: check_parameters("x", known, given))
+
+    def parameters(**given):
+        record = SimpleNamespace(configuration={"measure": {"parameters": given}})
+        return validation._measure_parameters(record, entry)
+
+    assert parameters(size=2) == {"size": 2}
+    assert parameters(size=2, way="other") == {"size": 2, "way": "other"}
+    with pytest.raises(ValueError, match="needs a value for size"):
+        parameters(way="other")

@@ -124,3 +124,31 @@ def test_the_first_rounds_of_a_cell_are_compared_without_the_others(real, tmp_pa
         assert "1 of 2 rounds" in verdict.reason
     assert len(steps) == 2
     assert "1 of 2 rounds" in invoke_command("verify", board, "--sample", 1, "--rounds", 1).output
+
+
+ADDED_LATER = ("worst_class_accuracy", "participant_accuracy_10th")
+
+
+@pytest.mark.parametrize("where", [lambda record: {}, from_another_processor], ids=["same", "other"])
+def test_metrics_that_were_added_later_are_not_compared_with_records_without_them(real, tmp_path, where):
+    def without(*names):
+        def change(record):
+            return where(record) | {
+                "metrics": {key: value for key, value in record.metrics.items() if key not in names}
+            }
+
+        return change
+
+    older = copy_with_changed_records(real, tmp_path, without(*ADDED_LATER))
+    assert [verdict.confirmed for verdict in verifying.verify_sample(older, 1, 0, [])[0]] == [True]
+    shutil.rmtree(older)
+    hidden = copy_with_changed_records(real, tmp_path, without("accuracy"))
+    assert [verdict.outcome for verdict in verifying.verify_sample(hidden, 1, 0, [])[0]] == ["different"]
+
+
+@pytest.mark.parametrize("name", ADDED_LATER)
+def test_metrics_that_were_added_later_are_compared_with_records_that_have_them(real, tmp_path, name):
+    board, _ = forged(real, tmp_path, lambda metrics: {name: 1 - metrics[name]})
+    ((verdict,), _) = verifying.verify_sample(board, 1, 0, [])
+    assert not verdict.confirmed
+    assert f"{name} was" in verdict.reason

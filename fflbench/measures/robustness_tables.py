@@ -1,0 +1,222 @@
+"""Tables of robustness over all attacks: worst cases, excess success, cost without attack, and weak attacks."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from fflbench.plugin import (
+    Column,
+    FilledColumn,
+    Metric,
+    Record,
+    Table,
+    TableCell,
+    baseline_runs_without_attack,
+    best_first,
+    defense_parts,
+    estimate_mean,
+    paired_difference,
+    record_groups,
+    slug,
+    worst_case_column,
+)
+
+MOST_NAMED = 6
+"""Attacks that a note on the setting names, at most."""
+CONTROL = "noise-control"
+"""Attack that only sends noise with the norm of an honest update, to compare others with."""
+
+PROMISED = (
+    "Differential privacy of the updates of the participant selected most often, by an accountant; the largest "
+    "over seeds. The smaller the better; above ten or so it guarantees little."
+)
+EPSILON = Column(name="epsilon", title="epsilon", meaning=PROMISED, digits=1, higher_is_better=False)
+LEFT_OUT = "Honest participants that the defense excludes at the end, over all attacks."
+COUNTED = "Number of untargeted attacks behind the worst case; each deviation from a protocol counts."
+ATTACKS = Column(name="attacks", title="attacks", meaning=COUNTED, digits=0, seeded=False)
+EXCLUDED = Column(name="honest_excluded", title="honest excluded", meaning=LEFT_OUT, digits=1, higher_is_better=False)
+
+
+def targeted_attacks(group: record_groups.RecordGroup) -> list[str]:
+    """Return attacks that target one class."""
+    with_goal = {record_groups.attack_label(record) for record in group.records if record.facts.get("targeted")}
+    return [name for name in group.attacks if name in with_goal and name != group.no_attack]
+
+
+def untargeted_attacks(group: record_groups.RecordGroup) -> list[str]:
+    """Return attacks on the whole model."""
+    return [name for name in group.attacks if name not in (group.no_attack, *targeted_attacks(group))]
+
+
+def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
+    """Return columns of the worst case, attackers' gains, the cost without attack, and excluded participants."""
+    accuracy, success = (_metric_by_name(group, name) for name in ("accuracy", "attack_success_rate"))
+    aimed, others, free = (
+        targeted_attacks(group),
+        untargeted_attacks(group),
+        group.runs(group.baseline, group.no_attack),
+    )
+    filled = []
+    if others:
+        meaning = (
+            f"The lowest mean accuracy over seeds under {_join_with_and(others)}; its interval takes the choice of the "
+            "lowest into account. Runs that diverged count with an accuracy of 0."
+        )
+        column = Column.from_metric(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
+        worst = worst_case_column(group, accuracy, column, others)
+        filled += [*worst.rank_column(), worst, _attack_count_column(group, others)]
+        filled += _mean_over_attacks_column(group, accuracy, others)
+    elif group.no_attack:
+        column = Column.from_metric(accuracy, name="clean", title="accuracy without attack")
+        filled.append(worst_case_column(group, accuracy, column, [group.no_attack]))
+    meaning = f"Attack success beyond that of {group.baseline} without attack, seed by seed."
+    by_chance = {name: baseline_runs_without_attack(group, name) for name in aimed}
+    excesses = [(attack, f"{attack}, excess", [attack]) for attack in aimed]
+    excesses += [("worst_excess", "worst excess", aimed)] * (len(aimed) > 1)
+    for name, title, attacks in excesses:
+        column = Column.from_metric(success, name=name, title=title, meaning=meaning, low=-1.0)
+        filled.append(worst_case_column(group, success, column, attacks, by_chance))
+    if group.no_attack:
+        title = f"no attack, against {group.baseline}"
+        meaning = f"Accuracy without attack, less that of {group.baseline}, seed by seed: below 0, a defense costs."
+        column = Column.from_metric(accuracy, name="clean_cost", title=title, meaning=meaning, low=-1.0)
+        filled.append(worst_case_column(group, accuracy, column, [group.no_attack], {group.no_attack: free}))
+    return [*filled, *_exclusion_and_epsilon_columns(group)]
+
+
+def _attack_count_column(group: record_groups.RecordGroup, attacks: Sequence[str]) -> FilledColumn:
+    """Return the column of the numbers of attacks behind worst cases, each deviation from a protocol counted."""
+    counts = {
+        name: TableCell(mean=len(record_groups.attack_runs_by_name(group, name, attacks, [""]))) for name in group.rows
+    }
+    return FilledColumn(ATTACKS, counts)
+
+
+def _mean_over_attacks_column(
+    group: record_groups.RecordGroup, accuracy: Metric, attacks: Sequence[str]
+) -> Iterable[FilledColumn]:
+    """Yield the column of the mean accuracy over attacks, with the mean of all deviations for each of them."""
+    if len(attacks) < 2:
+        return
+    meaning = "Mean accuracy over all untargeted attacks and deviations; runs that diverged count with 0."
+    column = Column.from_metric(accuracy, name="mean_accuracy", title="mean over attacks", meaning=meaning)
+    cells, values = {}, {}
+    for name in group.rows:
+        runs = list(record_groups.attack_runs_by_name(group, name, attacks, [""]).values())
+        complete = runs and not any(each.problem(group.seeds, divergence=False) for each in runs)
+        by_seed = [each.values(accuracy.name, accuracy.diverged) for each in runs]
+        values[name] = {seed: fmean(each[seed] for each in by_seed) for seed in sorted(group.seeds)} if complete else {}
+        cell = TableCell.from_estimate(estimate_mean(list(values[name].values())), column) if complete else TableCell()
+        cells[name] = cell.with_records(record for each in runs for record in each.records.values())
+    yield FilledColumn(column, cells).with_marks(values, group.seeds)
+
+
+def _metric_by_name(group: record_groups.RecordGroup, name: str) -> Metric:
+    return next(metric for metric in group.measure.metrics if metric.name == name)
+
+
+def _exclusion_and_epsilon_columns(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
+    """Return columns of excluded participants and of privacy guarantees, where a defense reports them."""
+    excluded, promised = {}, {}
+    for name in group.rows:
+        records = group.records_of(defense=name)
+        counted = [record for record in records if isinstance(record.facts.get("honest_excluded"), int)]
+        if counted:
+            mean = sum(record.facts["honest_excluded"] for record in counted) / len(counted)
+            excluded[name] = TableCell(mean=mean).with_records(counted)
+        if epsilons := guaranteed_epsilons(records):
+            promised[name] = TableCell(mean=max(epsilons)).with_records(records)
+    if excluded:
+        yield FilledColumn(EXCLUDED, excluded)
+    if promised:
+        yield FilledColumn(EPSILON, {name: promised.get(name, TableCell(text="none")) for name in group.rows})
+
+
+def guaranteed_epsilons(records: Iterable[Record]) -> list[float]:
+    """Return the epsilons that a defense guarantees at the end of its runs, if any."""
+    epsilons = [(record.facts.get("guarantee") or {}).get("epsilon") for record in records]
+    return [float(value) for value in epsilons if isinstance(value, float | int)]
+
+
+def joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
+    """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon."""
+    (group,) = record_groups.group_records(records)
+    aimed = targeted_attacks(group)
+    left_out = {EXCLUDED.name, ATTACKS.name, "mean_accuracy", *(aimed if len(aimed) > 1 else ())}
+    return [each for each in summary_columns(group) if each.column.name not in left_out]
+
+
+def summary_tables(records: Sequence[Record]) -> Iterable[Table]:
+    """Return one summary table per task."""
+    for group in record_groups.group_records(records):
+        columns = summary_columns(group)
+        yield Table.from_columns(
+            columns,
+            rows=best_first(group.rows, columns),
+            flags=lambda name, group=group: group.measure.row_flags(group.records_of(defense=name)),  # type: ignore[misc]
+            name=slug(f"{group.task}-summary"),
+            title=f"{group.task}: worst cases over all attacks",
+            section=group.measure.section,
+            notes=(
+                "Where participants deviate from a protocol in several ways, the worst of them counts. "
+                f"Excess: attack success less that of {group.baseline} without attack, same seed.",
+                setting_line(group.records),
+            ),
+        )
+
+
+def weak_attack_flags(records: Sequence[Record]) -> Iterable[str]:
+    """Return untargeted attacks that reduce the baseline's accuracy less than noise of the same norm does."""
+    for group in record_groups.group_records(records):
+        others = untargeted_attacks(group)
+        names = {record_groups.attack_label(record): record.configuration["attack"]["name"] for record in group.records}
+        control = next((name for name in others if names[name] == CONTROL), "")
+        if not control and (others or targeted_attacks(group)):
+            yield f"{group.task}: {CONTROL} was not run, so weak attacks cannot be distinguished from strong ones"
+        for attack in others if control else ():
+            own, noise = (group.runs(group.baseline, name).values("accuracy") for name in (attack, control))
+            difference = paired_difference(own, noise)
+            if names[attack] != CONTROL and difference and difference.estimate.mean > 0:
+                yield (
+                    f"{group.task}: {attack} takes less accuracy from {group.baseline} than {control} does (by the "
+                    "mean), which only sends noise: it is a weak attack here"
+                )
+
+
+def _join_with_and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def setting_line(records: Sequence[Record]) -> str:
+    """Return participants, attackers, f, rounds, seeds and attacks of records in one line."""
+    tasks = [record.configuration["task"]["parameters"] for record in records]
+    shares = {record.configuration["attack"]["parameters"].get("share") for record in records} - {0, None}
+    assumed = {
+        str(part.parameters["f"])
+        for record in records
+        for part in defense_parts(record.configuration["defense"])
+        if part.parameters.get("f") is not None
+    }
+    attacks = list(dict.fromkeys(record_groups.attack_label(record) for record in records))
+    seeds = sorted({record.seed for record in records})
+
+    def values(name: str) -> str:
+        return " or ".join(dict.fromkeys(f"{task[name]:,}" for task in tasks))
+
+    parts = [
+        f"{values('participants')} participants, {values('per_round')} in each of {values('rounds')} rounds",
+        " or ".join(f"{100 * share:g}%" for share in sorted(shares)) + " of them attackers" if shares else "",
+        f"f = {' or '.join(sorted(assumed))}" if assumed else "",
+        f"seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}",
+        f"attacks: {', '.join(attacks)}" if len(attacks) <= MOST_NAMED else f"{len(attacks)} attacks",
+    ]
+    return f"Setting: {'; '.join(filter(None, parts))}."
+
+
+def given_to_the_server(record: Record) -> Iterable[str]:
+    """Yield what a defense was told that a server may not know: the number of attackers, examples of its own."""
+    attackers, task = len(record.facts["attackers"]), record.configuration["task"]["parameters"]
+    told = [part.parameters.get("f") for part in defense_parts(record.configuration["defense"])]
+    if attackers and attackers in told and task["per_round"] == task["participants"]:
+        yield f"was given the number of attackers (f = {attackers})"
+    if record_groups.needs_root_examples(record):
+        yield f"has {task['root_examples']} examples at the server"
