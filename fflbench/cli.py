@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fflbench import __version__, cli_check, cli_enter, cli_options
-from fflbench.cli_options import DataDir, ListedKind, NewKind, Out, Plugins, load_plugins
+from fflbench.cli_options import DataDir, ListedKind, NewKind, Out, Plugins, ShownTables, load_plugins
 from fflbench.exit_codes import errors_as_exit_codes
 from fflbench.registry import Kind
 from fflbench.terminal import safe_output
@@ -118,13 +118,16 @@ def run_command(
     ] = None,
     plugin: Plugins = None,
     data_dir: DataDir = None,
+    tables: Annotated[
+        ShownTables, typer.Option(help="Tables to print: the one that joins all measures, or all; files have all.")
+    ] = ShownTables.SUMMARY,
     log_json: Annotated[
         bool, typer.Option("--log-json", help="Write events as JSON, one object per line on standard error.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and an estimate, run nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run finished cells again too.")] = False,
 ) -> None:
-    """Run a suite of attacks against defenses, and print its tables.
+    """Run a suite of attacks against defenses, and print the table that joins its measures.
 
     Finished cells are kept and skipped next time, so the same command resumes a stopped run. Ctrl-C stops after running
     cells have saved their state, Ctrl-C twice stops at once. The exit code is 1 if a cell failed. Examples: fflbench
@@ -153,6 +156,7 @@ def run_command(
         out=out,
         seeds=cli_options.parse_seeds(seeds),
         settings=settings or [],
+        all_tables=tables is ShownTables.ALL,
         dry_run=dry_run,
         force=force,
     )

@@ -54,6 +54,13 @@ class NewKind(StrEnum):
     ENGINE = "engine"
 
 
+class ShownTables(StrEnum):
+    """Tables that `fflbench run` prints."""
+
+    SUMMARY = "summary"
+    ALL = "all"
+
+
 Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", help="A Python file or dotted module to load first; may be given several times."),

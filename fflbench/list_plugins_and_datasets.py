@@ -25,14 +25,12 @@ from fflbench.plugin_parameters import Parameter, format_value
 from fflbench.progress import track_progress
 from fflbench.registry import CHAINED, Entry, Kind
 from fflbench.tasks import Task
-from fflbench.terminal import console
+from fflbench.terminal import NARROW, console
 
 Columns: TypeAlias = dict[str, Callable[[Entry], str]]
 
 PARAMETERS = "parameters"
 """Title of the column of parameters."""
-NARROW = 120
-"""Width of a terminal below which entries are printed one below the other."""
 
 
 def print_plugins(kind: Kind, *, as_json: bool) -> list[str]:

@@ -40,16 +40,14 @@ def progress_bar(what: str, total: int | None, *, unit_bytes: bool = False, done
         return
     from rich import progress
 
+    from fflbench.progress_bars import FIXED, make_bars
+
     amounts = (
-        (progress.DownloadColumn(), progress.TransferSpeedColumn()) if unit_bytes else (progress.MofNCompleteColumn(),)
+        (progress.DownloadColumn(table_column=FIXED), progress.TransferSpeedColumn(table_column=FIXED))
+        if unit_bytes
+        else (progress.MofNCompleteColumn(table_column=FIXED),)
     )
-    columns = (
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(),
-        *amounts,
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=console(sys.stderr), transient=True) as display:
+    with make_bars(console(sys.stderr), *amounts, progress.TimeRemainingColumn(table_column=FIXED)) as display:
         task = display.add_task(what, total=total, completed=done)
         with no_progress():
             yield lambda amount: display.advance(task, amount)

@@ -1,6 +1,7 @@
 """Commands `fflbench run` and `fflbench status`: run a suite, make its tables, and show the status of runs."""
 
 import json
+import shlex
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ from fflbench.execution import run_suite as running
 from fflbench.execution.cells_to_run import RunPlan, plan_run
 from fflbench.execution.durations_and_sizes import format_bytes, format_duration
 from fflbench.execution.estimates import estimate_memory
-from fflbench.execution.progress_display import write_json_event, write_line_to_stderr
+from fflbench.execution.progress_display import write_json_event, write_text_to_stderr
 from fflbench.execution.run_options import Options
 from fflbench.execution.run_status import RunStatus
 from fflbench.progress import no_progress
@@ -37,10 +38,11 @@ def run_and_print_tables(
     out: Path,
     seeds: Sequence[int] | None,
     settings: Sequence[str],
+    all_tables: bool,
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Plan and run a suite, show its tables, and exit with a code for the outcome."""
+    """Plan and run a suite, show its summary or all tables, and exit with a code for the outcome."""
     log = Log(options.log_json)
     if options.log_json:
         warnings.showwarning = lambda message, *_, **__: log.write("note", str(message))
@@ -54,18 +56,20 @@ def run_and_print_tables(
         with stopped_run_reported(planned, log) as count:
             with planned.store.locked():
                 records = running.run_planned_cells(planned, options, count)
-                tables = build_board(planned.suite, records)
+                board = build_board(planned.suite, records)
                 if not planned.one_record:
-                    files = run_report.report_files(tables, records, planned.store.arrays)
+                    files = run_report.report_files(board, records, planned.store.arrays)
                     for name, content in files.items():
                         write_atomically(planned.store.folder / name, content)
-            print_tables(tables, planned.store.folder, log)
-        seconds, folder = time.monotonic() - start, planned.store.folder
-        where = "its record is" if planned.one_record else "records and tables are"
-        text = f"{count_with_noun(len(planned.to_run), 'cell')} run in {seconds:.0f} s; {where} in {folder}"
+            shown = board if all_tables else board.summary
+            print_tables(shown, planned.store.folder, log)
         failed = [record for record in records if record.status == "failed"]
-        log.write("end", text, seconds=seconds, folder=str(folder), failed=len(failed))
         log_failures(failed, log)
+        seconds = time.monotonic() - start
+        hidden = len(board.tables) - len(shown.tables)
+        text = f"{count_with_noun(len(planned.to_run), 'cell')} run in {seconds:.0f} s; {_places(planned, hidden)}"
+        text += "" if planned.one_record else f"\nnext:\n  {_leaderboard_command(planned, options.plugins)}"
+        log.write("end", text, seconds=seconds, folder=str(planned.store.folder), failed=len(failed))
         if failed:
             raise typer.Exit(1)
 
@@ -77,11 +81,11 @@ class Log:
     as_json: bool
 
     def write(self, event: str, text: str, **facts: object) -> None:
-        """Write one line to standard error."""
+        """Write an event to standard error."""
         if self.as_json:
             write_json_event(event, text=text, **facts)
         else:
-            write_line_to_stderr(text)
+            write_text_to_stderr(text)
 
 
 def log_plan(planned: RunPlan, log: Log) -> None:
@@ -117,6 +121,20 @@ def log_failures(failed: Sequence[Record], log: Log) -> None:
         command = record.facts["run_alone"]
         text = f"failed: {record}: {record.reason}\n  alone: {command}"
         log.write("failed", text, cell=record.id, reason=record.reason, command=command)
+
+
+def _places(planned: RunPlan, hidden: int) -> str:
+    """Return where the records and tables of a run are, and how to see those that were not printed."""
+    folder = planned.store.folder
+    where = "its record is" if planned.one_record else "records are"
+    tables = "" if planned.one_record else f", all tables in {folder / run_report.PAGE}"
+    more = f" (--tables all prints {hidden} more)" if hidden else ""
+    return f"{where} in {folder}{tables}{more}"
+
+
+def _leaderboard_command(planned: RunPlan, plugins: Sequence[str]) -> str:
+    named = [word for plugin in plugins for word in ("--plugin", plugin)]
+    return shlex.join(["fflbench", "leaderboard", str(planned.store.folder), *named])
 
 
 def print_tables(tables: Board, folder: Path, log: Log) -> None:

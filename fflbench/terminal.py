@@ -5,6 +5,7 @@ sequences: they come from `console()`, which makes the text between them safe an
 """
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 if TYPE_CHECKING:
     from rich.console import Console
 
+NARROW = 120
+"""Width of a terminal below which output is arranged for few columns."""
 BIDIRECTIONAL = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that change the order in which text is shown (Boucher and Anderson, Trojan source, USENIX 2023)."""
 
@@ -24,6 +27,14 @@ VISIBLE = PICTURES | ESCAPES
 def replace_control_characters(text: str) -> str:
     """Return a text with every control character but tab and newline replaced by a symbol or escape sequence."""
     return text if text.isascii() and text.isprintable() else text.translate(VISIBLE)
+
+
+def wrap_lines(text: str, width: int) -> str:
+    """Return a text whose lines are wrapped between words; indented ones are commands to copy and stay whole."""
+    return "\n".join(
+        line if line.startswith(" ") else textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
 
 
 class SafeStream:

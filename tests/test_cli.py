@@ -51,6 +51,13 @@ def test_version(capsys):
     assert fflbench(capsys, "--version") == (0, f"fflbench {__version__}\n", "")
 
 
+def test_tables_are_the_summary_or_all(capsys):
+    code, out, err = fflbench(capsys, "run", "quick", "--tables", "some")
+    assert (code, out) == (2, "")
+    assert "'--tables'" in err.splitlines()[-1]
+    assert "'some' is not one of 'summary', 'all'" in err.splitlines()[-1]
+
+
 def test_tasks_are_listed_with_counted_parameters(capsys, own_folders):
     code, out, _ = fflbench(capsys, "list", "tasks")
     assert code == 0

@@ -4,8 +4,10 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+import termios
 
 import pytest
 from hypothesis import given
@@ -151,17 +153,18 @@ def test_text_that_is_no_text_or_not_in_the_terminals_encoding_is_spelled_out(co
     assert "caf\\udce9" in err
 
 
-def test_colours_and_bars_of_ours_still_reach_a_terminal(tmp_path):
+def output_on_a_terminal(folder, columns, *arguments, code):
+    """Return what a command writes on a terminal of so many columns."""
     ours, theirs = pty.openpty()
-    (tmp_path / "own.toml").write_text(SUITE, "utf-8")
-    (tmp_path / "plugin.py").write_text(PLUGIN, "utf-8")
+    termios.tcsetwinsize(theirs, (20, columns))
     process = subprocess.Popen(
-        [sys.executable, "-m", "fflbench", "run", "own.toml", "--plugin", "plugin.py"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "fflbench", *arguments],
+        cwd=folder,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=os.environ | {"COLUMNS": "160", "LINES": "20", "TERM": "xterm-256color"},
+        env={name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        | {"TERM": "xterm-256color"},
     )
     os.close(theirs)
     shown = b""
@@ -170,12 +173,66 @@ def test_colours_and_bars_of_ours_still_reach_a_terminal(tmp_path):
             shown += piece
     except OSError:
         pass
-    assert process.wait() == 1
+    os.close(ours)
+    assert process.wait() == code
+    return shown
+
+
+def test_colours_and_bars_of_ours_still_reach_a_terminal(tmp_path):
+    (tmp_path / "own.toml").write_text(SUITE, "utf-8")
+    (tmp_path / "plugin.py").write_text(PLUGIN, "utf-8")
+    shown = output_on_a_terminal(tmp_path, 160, "run", "own.toml", "--plugin", "plugin.py", code=1)
     assert b"\x1b[1m" in shown
     assert b"\x1b[?25l" in shown
     for piece in (b"\x1b]0;", b"\x07", b"\x1b[31m\xc2\x9b", "\u202e".encode(), b"\x7f", b"\b"):
         assert piece not in shown
     assert "␛]0;owned".encode() in shown
+
+
+JOINED = """
+tasks = ["digits-mlp"]
+attacks = ["none", "label-flipping"]
+defenses = ["fedavg", "fragment-exchange + clipping + median"]
+seeds = [0]
+[overrides]
+rounds = 1
+[[also]]
+defenses = ["fedavg"]
+[also.measure]
+use = "communication"
+"""
+
+
+def test_a_run_ends_with_the_joined_table_and_breaks_no_word(tmp_path):
+    (tmp_path / "own.toml").write_text(JOINED, "utf-8")
+    first = output_on_a_terminal(tmp_path, 80, "run", "own.toml", code=0).decode()
+    assert re.search(r"cells: \d running +(\x1b\[[\d;]*m)*[━╸╺]", first)
+    page = set((tmp_path / "results/own/tables.md").read_text().replace("\\", "").split())
+    for columns in (80, 120):
+        shown = output_on_a_terminal(tmp_path, columns, "run", "own.toml", code=0).decode()
+        plan, title, *lines = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", shown).splitlines()
+        assert plan == "own: 5 cells, 5 done already, 0 to run"
+        assert title == "digits-mlp: all measures"
+        assert max(map(len, lines)) <= columns
+        end = next(place for place, line in enumerate(lines) if line.startswith("0 cells run in"))
+        assert {word for line in lines[:end] for word in line.split() if word.strip("─⚑")} <= page
+        assert re.fullmatch(
+            r"0 cells run in \d+ s; records are in results/own, all tables in results/own/tables.md "
+            r"\(--tables all prints \d+ more\) next:",
+            " ".join(lines[end:-1]),
+        )
+        assert lines[-1] == "  fflbench leaderboard results/own"
+
+
+def test_lines_are_wrapped_between_words_and_commands_stay_whole():
+    from fflbench.terminal import wrap_lines
+
+    text = "cells-that-failed are listed\n  alone: fflbench run a-long-command --out somewhere\nx"
+    assert wrap_lines(text, 12).splitlines() == [
+        *("cells-that-failed", "are listed"),
+        "  alone: fflbench run a-long-command --out somewhere",
+        "x",
+    ]
 
 
 @given(st.text())

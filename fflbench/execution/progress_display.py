@@ -4,11 +4,12 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from fflbench.execution.jobs_and_events import Event, Finished, Interrupted, Note, Progress, Started
 from fflbench.execution.run_status import RunStatus
-from fflbench.terminal import console, raw_stream, replace_control_characters
+from fflbench.terminal import NARROW, console, raw_stream, replace_control_characters, wrap_lines
 
 if TYPE_CHECKING:
     from rich import progress
@@ -30,18 +31,16 @@ def open_display(*, as_json: bool = False) -> Iterator[Display]:
     if as_json or not sys.stderr.isatty():
         yield _JsonDisplay() if as_json else _LineDisplay()
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-    )
+    from fflbench.progress_bars import FIXED, make_bars
+
     screen = console(cast(TextIO, _TolerantStream(raw_stream(sys.stderr))))
-    with Progress(*columns, console=screen, transient=True) as bars:
-        yield _BarDisplay(bars, most=max(1, screen.height - 4))
+    count, note = MofNCompleteColumn(table_column=FIXED), TextColumn("{task.fields[note]}", markup=False)
+    # On a narrow terminal, names of cells need the room of the rest.
+    wide = screen.width >= NARROW
+    with make_bars(screen, count, note, *([TimeElapsedColumn(table_column=FIXED)] if wide else [])) as bars:
+        yield _BarDisplay(bars, most=max(1, screen.height - 4), wide=wide)
 
 
 class _LineDisplay:
@@ -56,14 +55,16 @@ class _LineDisplay:
 class _BarDisplay:
     """Bars for all cells together and for each running cell, as many as fit on the screen."""
 
-    def __init__(self, bars: "progress.Progress", most: int) -> None:
-        self.bars, self.most = bars, most
+    def __init__(self, bars: "progress.Progress", most: int, *, wide: bool) -> None:
+        self.bars, self.most, self.wide = bars, most, wide
         self.all = bars.add_task("cells", total=None, note="")
         self.each: dict[str, progress.TaskID] = {}
 
     def show(self, event: Event | None, now: RunStatus) -> None:
         ended, total = now.done + len(now.failed), now.cells - now.before
-        self.bars.update(self.all, completed=ended, total=total, note=str(now))
+        pace = [now.pace_text] if self.wide else []
+        note = ", ".join(filter(None, (*pace, now.left_text)))
+        self.bars.update(self.all, description=f"cells: {now.counts_text}", completed=ended, total=total, note=note)
         if isinstance(event, Finished | Interrupted) and event.cell.id in self.each:
             self.bars.remove_task(self.each.pop(event.cell.id))
         if isinstance(event, Interrupted | Note) or (isinstance(event, Finished) and event.record.status == "failed"):
@@ -133,6 +134,11 @@ def _cell_counts(now: RunStatus) -> dict[str, Any]:
         "per_minute": round(now.per_minute, 2),
         "left": now.left,
     }
+
+
+def write_text_to_stderr(text: str) -> None:
+    """Write a text to standard error; on a terminal, lines are wrapped between words."""
+    write_line_to_stderr(wrap_lines(text, get_terminal_size().columns) if sys.stderr.isatty() else text)
 
 
 def write_line_to_stderr(text: str) -> None:

@@ -91,12 +91,23 @@ class RunStatus(BaseModel):
         """Cells that end per minute."""
         return 60 * (self.done + len(self.failed)) / self.seconds if self.seconds else 0.0
 
+    @property
+    def counts_text(self) -> str:
+        """Running and failed cells, as displays show them."""
+        return f"{len(self.running)} running" + (f", {len(self.failed)} failed" if self.failed else "")
+
+    @property
+    def pace_text(self) -> str:
+        """Cells per minute, once one has ended."""
+        return f"{self.per_minute:.1f} per minute" if self.done or self.failed else ""
+
+    @property
+    def left_text(self) -> str:
+        """Time left, once it can be estimated."""
+        return f"{format_duration(self.left)} left" if self.left else ""
+
     def __str__(self) -> str:
-        parts = [f"{len(self.running)} running"]
-        parts += [f"{len(self.failed)} failed"] if self.failed else []
-        parts += [f"{self.per_minute:.1f} per minute"] if self.done or self.failed else []
-        parts += [f"{format_duration(self.left)} left"] if self.left else []
-        return ", ".join(parts)
+        return ", ".join(filter(None, (self.counts_text, self.pace_text, self.left_text)))
 
 
 class StatusTracker:

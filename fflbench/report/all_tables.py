@@ -26,17 +26,20 @@ def build_board(suite: str, records: Sequence[Record], reported_origins: Mapping
     title, description = _suite_title_and_summary(suite, records)
     reported = reported_origins or {}
     every = group_records(records, reported)
-    tables = [*all_measures_table.tables_per_task(every)]
+    joined = [*all_measures_table.tables_per_task(every)]
+    tables, summary = [*joined], [*joined]
     measured = records_by_measure(records)
     for name, of_measure in measured.items():
-        tables += measure_class(of_measure).summary_tables(of_measure)
-        tables += metric_tables.build_tables([group for group in every if group.records[0].measure == name])
-        tables += measure_class(of_measure).extra_tables(of_measure)
+        first = [*measure_class(of_measure).summary_tables(of_measure)]
+        others = metric_tables.build_tables([group for group in every if group.records[0].measure == name])
+        own = [*first, *others, *measure_class(of_measure).extra_tables(of_measure)]
+        tables += own
+        summary += [] if joined else first or own[:1]
     taken: list[str] = []
     for place, table in enumerate(tables):
         # Two titles may have the same slug.
         taken.append(make_distinct_name(table.name, taken))
-        tables[place] = table.model_copy(update={"name": taken[-1]})
+        tables[place] = table.model_copy(update={"name": taken[-1], "in_summary": table in summary})
     cautions = _defenses_and_cautions_by_record(records, reported)
     timed = [record for of_measure in measured.values() if measure_class(of_measure).alone for record in of_measure]
     return Board(

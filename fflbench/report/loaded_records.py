@@ -34,7 +34,7 @@ class Tables(list[Table]):
 
 
 class Records(list[Record]):
-    """List of records, with a pandas frame and with the tables that `fflbench run` prints.
+    """List of records, with a pandas frame and with the tables that `fflbench run --tables all` prints.
 
     A notebook shows the tables.
 

@@ -1,36 +1,10 @@
-"""Tables as terminal text, Markdown, CSV, LaTeX and JSON. The same tables give the same bytes."""
+"""Tables as Markdown, CSV, LaTeX and JSON. The same tables give the same bytes."""
 
 from collections.abc import Sequence
-
-from rich import box
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from fflbench.report.answers import answer_sentences
 from fflbench.report.table_model import OTHER_PROCESSOR, Board, Table
 from fflbench.safe_texts import csv_text, to_printable_line
-
-
-def print_tables(tables: Sequence[Table], console: Console) -> None:
-    """Print tables; names are printed literally, without markup."""
-    for table in tables:
-        drawn = RichTable(title=Text(table.title), box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-        for key in table.keys:
-            drawn.add_column(Text(key), overflow="fold")
-        for column in table.columns:
-            drawn.add_column(Text(column.title), justify="right", overflow="fold")
-        for row in table.rows:
-            cells = [
-                Text(cell.apply_mark(table.cell_text(column, cell), "{}"), style="bold" if cell.mark == "best" else "")
-                for column, cell in zip(table.columns, row.cells, strict=True)
-            ]
-            drawn.add_row(*map(Text, table.keys_with_flag_numbers(row)), *cells)
-        console.print(drawn)
-        for note in table.footnotes:
-            console.print(Text(note, style="dim"))
-        if table.footnotes:
-            console.print()
 
 
 def to_markdown(table: Table) -> str:

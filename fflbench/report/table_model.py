@@ -232,6 +232,8 @@ class Table(_Model):
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    in_summary: bool = Field(default=False, exclude=True)
+    """Whether `fflbench run` prints it without `--tables all`."""
 
     @classmethod
     def from_columns(
@@ -332,6 +334,11 @@ class Board(_Model):
     tables: tuple[Table, ...]
     flags: tuple[str, ...]
     """Warnings that concern more than one row."""
+
+    @property
+    def summary(self) -> "Board":
+        """The board with its summary alone: tables that join all measures, or else the first ones of each measure."""
+        return self.model_copy(update={"tables": tuple(table for table in self.tables if table.in_summary)})
 
     @property
     def sections(self) -> list[str]:

@@ -23,14 +23,14 @@ def test_a_cost_suite_runs_is_kept_shown_and_run_again(fflbench):
     _, err = fflbench("run", "costs.toml", "--dry-run")
     assert "6 cells, 0 done already, 6 to run" in err
     assert "take about" in err
-    out, err = fflbench("run", "costs.toml", "--workers", "2")
+    out, err = fflbench("run", "costs.toml", "--workers", "2", "--tables", "all")
     for title in ("digits-mlp, runtime (updates = 4)", "digits-mlp, runtime (updates = 6)", "server by updates"):
         assert title in out
     assert "[6/6]" in err
     folder = fflbench.folder / "results/costs"
     assert (folder / "tables.md").read_text().startswith("# Own costs\n")
     assert (folder / "tables.csv").read_text().startswith("table,row,defense,column,mean")
-    again, err = fflbench("run", "costs.toml")
+    again, err = fflbench("run", "costs.toml", "--tables", "all")
     assert again == out
     assert "6 cells, 6 done already, 0 to run" in err
     record = next(file for file in folder.glob("*.json") if json.loads(file.read_text())["labels"]["defense"] == "ffl")

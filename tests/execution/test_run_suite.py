@@ -1,4 +1,6 @@
 import json
+import re
+import shlex
 import subprocess
 import sys
 
@@ -11,11 +13,10 @@ from fflbench.registry import Kind
 from tests.execution.conftest import SUITE, result_texts
 
 
-def test_a_run_prints_tables_and_the_next_one_runs_nothing(fflbench):
+def test_a_run_prints_its_summary_and_the_next_one_runs_nothing(fflbench):
     out, err = fflbench("run", "own.toml")
-    assert "digits-mlp, robustness under label-flipping" in out
-    assert "attack success %" in out
-    assert "fedavg (no attack)" in out
+    assert "digits-mlp: worst cases over all attacks" in out
+    assert "digits-mlp, robustness under label-flipping" not in out
     assert "12 cells, 0 done already, 12 to run" in err
     assert "[12/12]" in err
     first = {file.name: file.stat().st_mtime_ns for file in (fflbench.folder / "results/own").glob("*.json")}
@@ -26,6 +27,35 @@ def test_a_run_prints_tables_and_the_next_one_runs_nothing(fflbench):
     assert {f.name: f.stat().st_mtime_ns for f in (fflbench.folder / "results/own").glob("*.json")} == first
     assert (fflbench.folder / "results/own/tables.md").read_text().startswith("# own\n")
     assert (fflbench.folder / "results/own/tables.csv").read_text().count("\n") > 12
+
+
+def test_a_run_ends_with_its_folder_and_the_next_command(fflbench):
+    fflbench.suite(SUITE.replace('"fedavg", ', '"raises", '))
+    options = ("own.toml", "--plugin", "plugin.py", "--seeds", "0")
+    out, err = fflbench("run", *options, code=1)
+    assert "⚑ 2 cells failed: digits-mlp · robustness · none · raises · seed 0" in out
+    *_, alone, places, announced, command = err.splitlines()
+    assert alone.startswith("  alone: fflbench run results/own/")
+    assert re.fullmatch(
+        r"6 cells run in \d+ s; records are in results/own, all tables in results/own/tables.md "
+        r"\(--tables all prints 2 more\)",
+        places,
+    )
+    assert (announced, command) == ("next:", "  fflbench leaderboard results/own --plugin plugin.py")
+    fflbench(*shlex.split(command)[1:])
+    out, err = fflbench("run", *options, "--tables", "all", code=1)
+    page = (fflbench.folder / "results/own/tables.md").read_text()
+    assert page.count("### ") == 3
+    for heading in re.findall("^### (.*)$", page, re.MULTILINE):
+        assert heading.replace("\\", "") in out
+    assert err.splitlines()[-3].endswith("records are in results/own, all tables in results/own/tables.md")
+
+
+def test_a_single_record_ends_without_a_next_command(fflbench):
+    fflbench("run", "own.toml", "--seeds", "0")
+    record = next((fflbench.folder / "results/own").glob("*.json"))
+    _, err = fflbench("run", str(record.relative_to(fflbench.folder)))
+    assert re.search(r"its record is in results/own \(--tables all prints \d more\)$", err)
 
 
 def test_one_worker_or_two_and_twice_give_the_same_bits(fflbench):
@@ -126,7 +156,7 @@ def test_a_row_that_shares_a_finished_cell_is_shown_without_running_anything(ffl
     out, err = fflbench("run", "own.toml")
     assert "2 cells, 2 done already, 0 to run" in err
     rows = [line.split()[1:3] for line in out.splitlines() if line.strip().startswith("submission")]
-    assert [row[0] for row in rows] == ["fedavg", "median", "krum", "ffl"]
+    assert [row[0] for row in rows] == ["fedavg", "median", "krum", "ffl"] * 2
     assert rows[0][1] == rows[1][1] == rows[2][1] != rows[3][1]
     # Its file says so too, and nothing else of it has changed: whatever is made from the folder shows the row.
     kept = fflbench.records()
@@ -152,7 +182,7 @@ def test_attackers_deviate_as_the_suite_says(fflbench):
         SUITE.replace('["fedavg", "median", "foolsgold"]', '["fedavg", "ffl"]')
         + "[deviation.fragment-exchange]\nstrategy = [1, 2]\nabort = [false, true]\n"
     )
-    out, err = fflbench("run", "own.toml", "--seeds", "0")
+    out, err = fflbench("run", "own.toml", "--seeds", "0", "--tables", "all")
     assert "7 cells, 0 done already, 7 to run" in err
     found = {record.labels.get("deviation"): record for record in fflbench.records().values()}
     assert "ffl, strategy = 2, abort = True" in " ".join(out.split())

@@ -53,7 +53,8 @@ def test_machines_are_told_everything_a_line_at_a_time(fflbench):
     assert (finished[-1]["done"], finished[-1]["failed"], finished[-1]["running"], finished[-1]["left"]) == (4, 4, 0, 0)
     assert {each["event"] for each in events} >= {"plan", "started", "finished", "end", "failed"}
     assert all(each["command"].startswith("fflbench run results/own/") for each in events if each["event"] == "failed")
-    assert "digits-mlp, robustness under label-flipping" in out
+    assert events[-1]["event"] == "end"
+    assert "digits-mlp: worst cases over all attacks" in out
     _, err = fflbench("run", "nowhere", "--log-json", code=2)
     assert json.loads(err)["event"] == "error"
 

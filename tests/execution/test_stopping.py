@@ -103,7 +103,7 @@ def test_a_terminal_shows_bars_and_may_close(fflbench):
         stderr=theirs,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        env=os.environ | {"COLUMNS": "160", "LINES": "20", "TERM": "xterm"},
+        env=os.environ | {"COLUMNS": "80", "LINES": "20", "TERM": "xterm"},
     )
     fflbench.started.append(process)
     os.close(theirs)
@@ -136,8 +136,8 @@ def test_a_terminal_shows_bars_and_may_close(fflbench):
 
 
 SHOWN = (
-    r"cells .* \d+/16 +2 running, [\d.]+ per minute, [\w ]+ left",
-    r"digits-mlp · robustness · (none|label-flipping) · slow · seed [0-3] .*\d+/100 accuracy [\d.]+%",
+    r"cells: 2 running +[━╸╺]{13} +\d+/16 +[\w ]+ left",
+    r"…( ·)?( robustness ·)? (none|label-flipping) · slow · seed [0-3] +[━╸╺]{13} +\d+/100 accuracy [\d.]+%",
 )
 
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from rich.console import Console
 
 from fflbench.metrics import Metric, share
-from fflbench.report.table_formats import print_tables, to_csv, to_json, to_latex, to_markdown
+from fflbench.report.table_formats import to_csv, to_json, to_latex, to_markdown
 from fflbench.report.table_model import Board, Column, Row, Table, TableCell
 
 NAMES = [
@@ -57,12 +56,6 @@ def markdown_table_rows(text):
     return [[html.unescape(part) for part in row] for row in parts]
 
 
-def print_to_text(tables, width=200):
-    console = Console(file=io.StringIO(), width=width)
-    print_tables(tables, console)
-    return console.file.getvalue()
-
-
 def test_markdown_has_figures_intervals_marks_and_flags():
     head, first, second = markdown_table_rows(to_markdown(table_with_rows("a", "b")))
     assert head == ["defense", "accuracy %", "loss"]
@@ -82,23 +75,6 @@ def test_markdown_shows_names_letter_by_letter(name):
 
 def test_github_takes_no_dollars_for_a_formula():
     assert "\\$x\\$ and \\$y\\$" in to_markdown(table_with_rows("$x$ and $y$"))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_terminal_shows_names_letter_by_letter(name):
-    assert name in print_to_text([table_with_rows(name, title=name, notes=(name,))])
-
-
-def test_the_terminal_has_figures_marks_flags_and_notes():
-    text = print_to_text([table_with_rows("a", "b")])
-    for part in ("85.00 ± 5.00", "= 98.00 (90.00 to 100.00)", "b ⚑1", "⚑1 stale", "Note.", "0.400 (1 seed)"):
-        assert part in text
-
-
-def test_a_narrow_terminal_loses_no_letter():
-    drawn = print_to_text([table_with_rows("a-defense-with-a-long-name", notes=())], width=36).splitlines()
-    assert "".join(line[:12].strip() for line in drawn if "-" in line[:12]).startswith("a-defense")
-    assert "…" not in "".join(drawn)
 
 
 def test_csv_has_one_line_per_figure_of_every_table():
