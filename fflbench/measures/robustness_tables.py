@@ -85,8 +85,11 @@ def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
 
 def _attack_count_column(group: record_groups.RecordGroup, attacks: Sequence[str]) -> FilledColumn:
     """Return the column of the numbers of attacks behind worst cases, each deviation from a protocol counted."""
+    runs = {name: record_groups.attack_runs_by_name(group, name, attacks, [""]).values() for name in group.rows}
     counts = {
-        name: TableCell(mean=len(record_groups.attack_runs_by_name(group, name, attacks, [""]))) for name in group.rows
+        name: TableCell(mean=len(own)).with_records(record for each in own for record in each.records.values())
+        for name, own in runs.items()
+        if own
     }
     return FilledColumn(ATTACKS, counts)
 
@@ -188,35 +191,37 @@ def _join_with_and(names: Sequence[str]) -> str:
 
 def setting_line(records: Sequence[Record]) -> str:
     """Return participants, attackers, f, rounds, seeds and attacks of records in one line."""
-    tasks = [record.configuration["task"]["parameters"] for record in records]
-    shares = {record.configuration["attack"]["parameters"].get("share") for record in records} - {0, None}
-    assumed = {
-        str(part.parameters["f"])
-        for record in records
-        for part in defense_parts(record.configuration["defense"])
-        if part.parameters.get("f") is not None
-    }
+    assumed = [
+        part.parameters.get("f") for record in records for part in defense_parts(record.configuration["defense"])
+    ]
+    shares = [record.configuration["attack"]["parameters"].get("share") for record in records]
+    attackers = sorted({share for share in shares if isinstance(share, int | float) and share > 0})
     attacks = list(dict.fromkeys(record_groups.attack_label(record) for record in records))
     seeds = sorted({record.seed for record in records})
-
-    def values(name: str) -> str:
-        return " or ".join(dict.fromkeys(f"{task[name]:,}" for task in tasks))
-
     parts = [
-        f"{values('participants')} participants, {values('per_round')} in each of {values('rounds')} rounds",
-        " or ".join(f"{100 * share:g}%" for share in sorted(shares)) + " of them attackers" if shares else "",
-        f"f = {' or '.join(sorted(assumed))}" if assumed else "",
+        _task_values(records, "participants", "{} participants"),
+        _task_values(records, "per_round", "{} in each round"),
+        _task_values(records, "rounds", "{} rounds"),
+        f"{' or '.join(f'{100 * share:g}%' for share in attackers)} of them attackers" if attackers else "",
+        f"f = {' or '.join(sorted({str(f) for f in assumed if f is not None}))}" if any(assumed) else "",
         f"seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}",
         f"attacks: {', '.join(attacks)}" if len(attacks) <= MOST_NAMED else f"{len(attacks)} attacks",
     ]
     return f"Setting: {'; '.join(filter(None, parts))}."
 
 
+def _task_values(records: Sequence[Record], name: str, text: str) -> str:
+    """Return a text with the values of a task's parameter, or an empty one where records do not have it."""
+    values = dict.fromkeys(record.configuration["task"]["parameters"].get(name) for record in records)
+    numbers = [f"{value:,}" for value in values if isinstance(value, int)]
+    return text.format(" or ".join(numbers)) if numbers else ""
+
+
 def given_to_the_server(record: Record) -> Iterable[str]:
     """Yield what a defense was told that a server may not know: the number of attackers, examples of its own."""
     attackers, task = len(record.facts["attackers"]), record.configuration["task"]["parameters"]
     told = [part.parameters.get("f") for part in defense_parts(record.configuration["defense"])]
-    if attackers and attackers in told and task["per_round"] == task["participants"]:
+    if attackers and attackers in told and task.get("per_round") == task.get("participants"):
         yield f"was given the number of attackers (f = {attackers})"
     if record_groups.needs_root_examples(record):
-        yield f"has {task['root_examples']} examples at the server"
+        yield f"has {task.get('root_examples')} examples at the server"

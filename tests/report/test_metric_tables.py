@@ -44,14 +44,14 @@ def test_a_headline_metric_has_a_table_of_defenses_by_attacks_with_the_worst():
     assert find_cell(by_attack, "median", "gaussian-noise").mean == pytest.approx(0.86)
 
 
-def test_the_worst_over_attacks_is_that_of_each_seed_and_leaves_out_no_attack():
+def test_the_worst_over_attacks_is_the_lowest_mean_and_leaves_out_no_attack():
     figures = {"none": (0.1, 0.1), "gaussian-noise": (0.9, 0.5), "noise-control": (0.4, 0.8)}
     records = [
         robustness_record(attack=attack, seed=seed, accuracy=value)
         for attack, values in figures.items()
         for seed, value in enumerate(values)
     ]
-    assert find_cell(build_table(records, BY_ATTACK), "fedavg", "worst").mean == pytest.approx(0.45)
+    assert find_cell(build_table(records, BY_ATTACK), "fedavg", "worst").mean == pytest.approx(0.6)
 
 
 def test_one_column_makes_no_table():
@@ -180,17 +180,19 @@ def test_an_observation_that_failed_everywhere_keeps_its_column_and_spoils_the_w
 
 
 @pytest.mark.parametrize(
-    ("harm", "text", "of_several"),
-    [(as_failed, "1 of 3 failed", "incomplete"), (as_diverged, "1 of 3 diverged", "diverged")],
+    ("harm", "text", "worst"),
+    [(as_failed, "1 of 3 failed", "incomplete"), (as_diverged, "1 of 3 diverged", "gaussian-noise, 1 of 3 diverged")],
 )
-def test_a_place_with_a_seed_in_trouble_says_so_and_has_no_figure(harm, text, of_several):
+def test_a_place_with_a_seed_in_trouble_says_so_and_has_no_figure(harm, text, worst):
     records = change_records_with_labels(WHOLE, harm, attack="gaussian-noise", defense="median", seed=0)
     under = build_table(records, NOISE)
     assert find_cell(under, "median", "accuracy").display_text(under.columns[1]) == text
     assert find_cell(under, "median", "accuracy_against_fedavg").mean is None
     by_attack = build_table(records, BY_ATTACK)
     assert find_cell(by_attack, "median", "gaussian-noise").text == text
-    assert find_cell(by_attack, "median", "worst").text == of_several
+    # A run that diverged counts as the worst, with a note; one that failed leaves no worst case.
+    shown = find_cell(by_attack, "median", "worst")
+    assert (shown.text or shown.note) == worst
 
 
 def test_a_missing_seed_and_a_missing_attack_show():
