@@ -12,7 +12,7 @@ FOLDERS = {"fflbench": ROOT / "fflbench", "fflbench.attacks": ROOT / "attacks", 
 
 LAYERS = (
     ("errors", "types", "attacker_tolerance", "math_as_text", "safe_texts", "metrics", "source_digest", "references"),
-    ("randomness", "terminal", "untrusted_files", "plugin_parameters"),
+    ("randomness", "terminal", "progress_bars", "untrusted_files", "plugin_parameters"),
     ("progress",),
     ("arrays", "registry"),
     ("registration", "exit_codes", "cli_options", "function_calls", "compared_matrices"),
