@@ -100,10 +100,11 @@ from fflbench.registry import Kind
 from fflbench.report import record_groups
 from fflbench.report.figure_files import ReportFigure, figure_with_panels, line_style
 from fflbench.report.image_grid import image_grid
-from fflbench.report.metric_tables import baseline_runs_without_attack, worst_case_column
+from fflbench.report.metric_tables import baseline_runs_without_attack
 from fflbench.report.published_tables import tables_beside_papers
 from fflbench.report.statistics import estimate_mean, mean_and_spread, paired_difference
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell, best_first
+from fflbench.report.worst_cases import worst_case_column
 from fflbench.safe_texts import slug
 from fflbench.tasks import Task
 from fflbench.types import Coefficients, Indices, Inputs, Labels, Matrix, State, Vector

@@ -25,6 +25,7 @@ LAYERS = (
     ("federation",),
     ("records",),
     ("report.statistics",),
+    ("report.pairwise_tests",),
     ("report.table_model",),
     ("report.figure_files",),
     ("measures.measure", "measures.one_round", "measures.published_results"),

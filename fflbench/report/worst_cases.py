@@ -1,0 +1,69 @@
+"""Worst cases of defenses: the worst mean over seeds of all attacks and deviations."""
+
+from collections.abc import Mapping, Sequence
+
+from fflbench.metrics import Metric
+from fflbench.report.record_groups import RecordGroup, SeedRuns, attack_runs_by_name
+from fflbench.report.statistics import BySeed, worst_mean
+from fflbench.report.table_model import Column, FilledColumn, TableCell
+
+
+def worst_case_column(
+    group: RecordGroup,
+    metric: Metric,
+    column: Column,
+    attacks: Sequence[str],
+    baselines: Mapping[str, SeedRuns] | None = None,
+) -> FilledColumn:
+    """Return the worst mean over seeds of each defense, over attacks and deviations, with the attack's name.
+
+    With `baselines`, values are differences from these runs, which may differ from attack to attack. Diverged runs
+    count with the value that the metric declares for them.
+    """
+    cells, values = {}, {}
+    for defense in group.rows:
+        tried = {attack: attack_runs_by_name(group, defense, [attack], [""]) for attack in attacks}
+        runs = [each for by_name in tried.values() for each in by_name.values()]
+        compared = [] if baselines is None else [baselines[attack] for attack in attacks]
+        cell, values[defense] = _worst_case(group, metric, column, tried, baselines)
+        cells[defense] = cell.with_records(record for each in [*runs, *compared] for record in each.records.values())
+    return FilledColumn(column, cells).with_marks(values, group.seeds)
+
+
+def _worst_case(
+    group: RecordGroup,
+    metric: Metric,
+    column: Column,
+    tried: Mapping[str, Mapping[str, SeedRuns]],
+    baselines: Mapping[str, SeedRuns] | None,
+) -> tuple[TableCell, BySeed]:
+    """Return the cell of a defense's worst mean over attacks, and its values by seed."""
+    problems = ["missing" for by_name in tried.values() if not by_name]
+    figures: dict[str, BySeed] = {}
+    diverged = {}
+    for attack, by_name in tried.items():
+        for deviation, runs in by_name.items():
+            name = ", ".join(filter(None, (attack if len(tried) > 1 else "", deviation)))
+            if problem := runs.problem(group.seeds, divergence=metric.diverged is None):
+                problems.append(problem)
+            ours = runs.values(metric.name, metric.diverged)
+            theirs = baselines[attack].values(metric.name) if baselines else None
+            if theirs is not None and set(theirs) != group.seeds:
+                return TableCell(text="no attack-free baseline"), {}
+            figures[name], diverged[name] = _subtract_baseline(ours, theirs), runs.diverged
+    if problems:
+        several = "diverged" if any("diverged" in problem for problem in problems) else "incomplete"
+        return TableCell(text=problems[0] if len(tried) == 1 else several), {}
+    complete = {name: by_seed for name, by_seed in figures.items() if set(by_seed) == group.seeds}
+    if not complete:
+        return TableCell(), {}
+    worst = worst_mean(complete, highest=not metric.higher_is_better)
+    failed = f"{count} of {len(group.seeds)} diverged" if (count := diverged[worst.name]) else ""
+    note = ", ".join(filter(None, (worst.name, failed)))
+    return TableCell.from_estimate(worst.estimate, column, note), complete[worst.name]
+
+
+def _subtract_baseline(values: BySeed, baseline: BySeed | None) -> BySeed:
+    if baseline is None:
+        return values
+    return {seed: value - baseline[seed] for seed, value in values.items() if seed in baseline}
