@@ -86,7 +86,7 @@ def _build_task_table(task: str, groups: Sequence[RecordGroup]) -> Table:
         title=f"{task}: all measures",
         section=OVERALL,
         notes=(
-            f"Sorted by {columns[0].column.title}, then by {columns[1].column.title}. Empty: was not run.",
+            f"Sorted by {', then by '.join(each.column.title for each in columns[:2])}. Empty: was not run.",
             f"Values are of: {'; '.join(group.heading for group in groups)}.",
             *(
                 f"Rows that share {group.shared_parts} share values of {group.title}."

@@ -56,7 +56,7 @@ def run_fflbench(folder):
 def run_output(folder, run_fflbench):
     """Output of the run."""
     (folder / "own.toml").write_text(SUITE)
-    return run_fflbench("run", "own.toml", "--plugin", str(PLUGIN), "--workers", "1")
+    return run_fflbench("run", "own.toml", "--plugin", str(PLUGIN), "--workers", "1", "--tables", "all")
 
 
 @pytest.fixture(scope="module")
