@@ -67,8 +67,10 @@ from fflbench.privacy.observation import (
 from fflbench.privacy.privacy_measure import (
     PrivacyFacts,
     PrivacyMeasure,
-    estimate_training_seconds,
     examples_trained_per_round,
+    gradient_seconds,
+    inversion_step_seconds,
+    training_seconds_per_example,
 )
 from fflbench.privacy.property_attack import PropertyAttack, PropertyObserver
 from fflbench.privacy.reconstruction_attack import (
@@ -323,7 +325,9 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "observe",
     "roc",
     "reconstruction_quality",
-    "estimate_training_seconds",
+    "gradient_seconds",
+    "inversion_step_seconds",
+    "training_seconds_per_example",
     "victim_updates",
     "participants_to_watch",
     "examples_trained_per_round",

@@ -29,6 +29,9 @@ class GradientAlignment(MembershipAttack):
             return "Adam: examples' gradients divided by their root mean square, coordinate by coordinate, as Adam does"
         return "SGD: the change as it is, since a cosine needs no scale; of several steps it is the sum of gradients"
 
+    def gradient_count(self, scored: int, participants: int) -> int:
+        return scored
+
     def score(self, observer: MembershipObserver, update: Vector, candidates: Indices) -> "Tensor":
         import torch
         from torch.nn import functional as F

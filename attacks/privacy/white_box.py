@@ -43,6 +43,10 @@ class WhiteBox(MembershipAttack):
     def gradient_conversion_text(self, task: Task) -> str:
         return "none: the classifier learns what a change tells beside gradients as they are and scaled as Adam does"
 
+    def gradient_count(self, scored: int, participants: int) -> int:
+        # Before the update and after it.
+        return 2 * (scored + 2 * self.repeats * participants * self.examples)
+
     def prepare(self, observer: MembershipObserver, candidates: Indices) -> None:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline

@@ -38,15 +38,16 @@ class Timing:
 
     def training(self, task: Task) -> float:
         """Return the seconds of training and evaluation in one round."""
-        return self._cached(lambda: seconds_per_round(task, self.device), task)
+        return self.once(lambda: seconds_per_round(task, self.device), task)
 
     def defense(self, task: Task, defense: Chain) -> tuple[float, float]:
         """Return the seconds that a defense takes before the first round, and per round."""
         parts = defense.transport, *defense.server.preaggregations, defense.rule
-        return self._cached(lambda: defense_seconds(task, defense), task, *parts)
+        return self.once(lambda: defense_seconds(task, defense), task, *parts)
 
-    def _cached(self, measured: Callable[[], T], *things: object) -> T:
-        key = tuple(f"{type(thing)} {vars(thing)}" for thing in things)
+    def once(self, measured: Callable[[], T], *things: object) -> T:
+        """Return the result of a measurement that depends on these things, made once for all that are equal."""
+        key = tuple(f"{type(thing)} {getattr(thing, '__dict__', thing)}" for thing in things)
         if key not in self._known:
             self._known[key] = measured()
         seconds: T = self._known[key]  # type: ignore[assignment]
@@ -77,9 +78,9 @@ def defense_seconds(task: Task, defense: Chain) -> tuple[float, float]:
 
     try:
         with one_thread(), _time_limit(LIMIT):
-            begin = _seconds_of(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short), 0))
+            begin = seconds_of(lambda: defense.begin(Setting(task.participants, task.per_round, sizes, short), 0))
             run_round(0)
-            return begin, _seconds_of(lambda: run_round(1)) * columns.count / count
+            return begin, seconds_of(lambda: run_round(1)) * columns.count / count
     except _TimeUpError:
         return 0.0, LIMIT
 
@@ -130,14 +131,14 @@ def seconds_per_round(task: Task, device: str = "cpu") -> float:
             pieces = [indices[: count * task.batch_size] for indices in held]
             trainer = create_engine(model, LocalData(x, y, pieces, 0, short))
             trainer.train(weights, selected, 0)
-            seconds = _seconds_of(functools.partial(trainer.train, weights, selected, 1))
+            seconds = seconds_of(functools.partial(trainer.train, weights, selected, 1))
             training = seconds * batches / _mean_batches(task, pieces)
             if seconds > QUICK:
                 break
         part = Examples(data.test.x[:BATCH], data.test.y[:BATCH])
         measure = Evaluation(task, model, part)
         measure(weights)
-        evaluating = _seconds_of(lambda: measure(weights)) * len(data.test) / len(part)
+        evaluating = seconds_of(lambda: measure(weights)) * len(data.test) / len(part)
     one_by_one = task.per_round if task.engine == "loop" else 1
     return training * one_by_one + evaluating / task.evaluate_every
 
@@ -147,7 +148,8 @@ def _mean_batches(task: Task, held: Sequence[Indices]) -> float:
     return float(np.mean([np.ceil(len(indices) / task.batch_size) for indices in held]))
 
 
-def _seconds_of(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return the seconds that a function takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

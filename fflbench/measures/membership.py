@@ -32,8 +32,7 @@ from fflbench.plugin import (
     Task,
     Text,
     Timing,
-    estimate_training_seconds,
-    examples_trained_per_round,
+    gradient_seconds,
     linear_weight_names,
     measure,
     member_split,
@@ -132,12 +131,10 @@ class Membership(PrivacyMeasure):
         return PROCESS_BYTES + 4 * (rows * task.columns().count + 6 * GRADIENT_VALUES)
 
     def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
-        trained = (self.rounds_before + 1) * task.per_round + getattr(attack, "shadows", 0)
-        judged = task.per_round * (self.members + self.others)
-        examples = trained * examples_trained_per_round(
-            task, task.examples or len(task.data().train) / task.participants
-        )
-        return 1.0 + estimate_training_seconds(task, examples) + 4e-8 * judged * task.columns().count
+        simulated = getattr(attack, "shadows", 0) / task.per_round + getattr(attack, "repeats", 0)
+        gradients = attack.gradient_count(task.per_round * (self.members + self.others), task.per_round)
+        rounds = (self.rounds_before + 1 + simulated) * timing.training(task)
+        return rounds + (gradients * gradient_seconds(task, timing) if gradients else 0.0)
 
     def run(self, context: Context) -> Outcome:
         from fflbench.plugin import Federation, one_thread

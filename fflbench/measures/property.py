@@ -22,17 +22,20 @@ from fflbench.plugin import (
     PropertyObserver,
     Task,
     Timing,
-    estimate_training_seconds,
     examples_trained_per_round,
     measure,
     one_round,
     property_attack,
     roc,
     stream,
+    training_seconds_per_example,
 )
 
 if TYPE_CHECKING:
     from fflbench.plugin import FlatModel, ShadowObservation
+
+FITTING = 1e-6
+"""Seconds per shadow participant and value of its update that a classifier takes to learn from them, about."""
 
 
 @measure("property", title="Property")
@@ -78,7 +81,7 @@ class Property(PrivacyMeasure):
         shadows = getattr(attack, "shadows", 0)
         examples = (self.groups * self.people + shadows) * examples_trained_per_round(task, self.examples)
         examples += self.model_epochs * len(task.data().train) / 3
-        return 1.0 + estimate_training_seconds(task, examples) + 3e-6 * shadows * task.columns().count
+        return examples * training_seconds_per_example(task, timing) + FITTING * shadows * task.columns().count
 
     def run(self, context: Context) -> Outcome:
         import torch

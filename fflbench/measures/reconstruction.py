@@ -38,6 +38,7 @@ from fflbench.plugin import (
     Setting,
     Task,
     Timing,
+    inversion_step_seconds,
     linear_weight_names,
     measure,
     observe,
@@ -46,6 +47,7 @@ from fflbench.plugin import (
     reconstruction_quality,
     share,
     stream,
+    training_seconds_per_example,
     with_floor,
 )
 
@@ -142,9 +144,10 @@ class Reconstruction(PrivacyMeasure):
 
     def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
         steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
-        examples = self.groups * self.people * self.batch
-        # Measured on one core with digits-cnn and cifar10-convnet: the cost of a step, and what an example adds to it.
-        return 0.3 + steps * (0.01 + 2.5e-7 * examples * task.columns().count)
+        each_step = inversion_step_seconds(task, self.groups * self.people, self.batch, timing)
+        pretraining = self.model_epochs * len(task.data().train) * training_seconds_per_example(task, timing)
+        # The observation and the quality of its result take 0.3 s with small models.
+        return 0.3 + steps * each_step + pretraining
 
     def run(self, context: Context) -> Outcome:
         import torch

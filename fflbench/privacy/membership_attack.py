@@ -93,6 +93,13 @@ class MembershipAttack(CuriousServer):
         """Return a description of how updates are converted to gradients, if the attack does that."""
         return ""
 
+    def gradient_count(self, scored: int, participants: int) -> int:
+        """Return about how many gradients of single examples it takes, for estimates of its time.
+
+        `scored` examples are scored in all, and `participants` take part in a round.
+        """
+        return 0
+
     def prepare(self, observer: MembershipObserver, candidates: Indices) -> None:
         """Prepare to score these examples, before any update is observed."""
 

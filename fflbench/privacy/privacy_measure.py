@@ -1,21 +1,28 @@
 """Base class of privacy measures, which run an attack on an observation of a round."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from annotated_types import MaxLen
 
 from fflbench import registry
 from fflbench.errors import ParameterError
 from fflbench.federation.chain import Chain
+from fflbench.federation.time_estimates import Timing, seconds_of
 from fflbench.measures.measure import Measure
 from fflbench.privacy.observation import Observation, linear_weight_names
-from fflbench.privacy.reconstruction_attack import CuriousServer
+from fflbench.privacy.reconstruction_attack import CuriousServer, ObservedGradients
 from fflbench.records.record import Record
 from fflbench.records.validation import RecordFields, Text
 from fflbench.registry import LETTERS, Kind
 from fflbench.tasks import Task
+
+TIMED_GRADIENTS = 64
+"""Examples whose gradients are timed together."""
+TIMED_VALUES = 2**23
+"""Number of gradient values beyond which gradient inversion is timed for fewer victims."""
 
 
 class PrivacyFacts(RecordFields):
@@ -79,6 +86,58 @@ def examples_trained_per_round(task: Task, held: float) -> float:
     return task.local_steps * min(task.batch_size, held) if task.local_steps else task.local_epochs * held
 
 
-def estimate_training_seconds(task: Task, examples: float) -> float:
-    """Return the approximate seconds of training on so many examples, measured on one core with small models."""
-    return 1e-8 * examples * task.columns().count
+def training_seconds_per_example(task: Task, timing: Timing) -> float:
+    """Return the seconds of local training on one example, from those of a round."""
+    held = task.examples or len(task.data().train) / task.participants
+    return timing.training(task) / (task.per_round * examples_trained_per_round(task, held))
+
+
+def gradient_seconds(task: Task, timing: Timing) -> float:
+    """Return the seconds that the gradient of a single example takes, as part of many at once."""
+    return timing.once(lambda: _measure_gradients(task, timing.device), "gradients", task)
+
+
+def inversion_step_seconds(task: Task, victims: int, batch: int, timing: Timing) -> float:
+    """Return the seconds of one step of gradient inversion for so many victims, with a batch of examples each."""
+    timed = max(1, min(victims, TIMED_VALUES // (batch * task.columns().count)))
+    things = "inversion", task, timed, batch
+    return timing.once(lambda: _measure_inversion_step(task, timed, batch, timing.device), *things) * victims / timed
+
+
+def _measure_gradients(task: Task, device: str) -> float:
+    import torch
+
+    from fflbench.arrays.threads import one_thread
+    from fflbench.engines.flat_model import FlatModel
+    from fflbench.federation.rounds import new_model
+    from fflbench.privacy.per_example_signals import PerExampleSignals
+
+    train, indices = task.data().train, np.arange(min(TIMED_GRADIENTS, len(task.data().train)))
+    with one_thread():
+        model = FlatModel(new_model(task, 0), torch.device(device))
+        x, y = (torch.from_numpy(part[: len(indices)]).to(device) for part in (train.x, train.y))
+        signals, weights = PerExampleSignals(task, model, x, y), model.flat.cpu().numpy().copy()
+        return _seconds_of_second_call(lambda: signals.gradient_rms_by_coordinate(weights, indices)) / len(indices)
+
+
+def _measure_inversion_step(task: Task, victims: int, batch: int, device: str) -> float:
+    import torch
+
+    from fflbench.arrays.threads import one_thread
+    from fflbench.federation.rounds import new_model
+    from fflbench.privacy.gradient_inversion import gradient_matching_objective, relative_squared_distance
+
+    with one_thread():
+        model, generator = new_model(task, 0).to(device).eval(), torch.Generator().manual_seed(0)
+        shape, classes = task.data().train.x.shape[1:], len(task.classes)
+        gradients = tuple(each.detach().expand(victims, *each.shape).contiguous() for each in model.parameters())
+        bounds = torch.zeros(1, device=device), torch.ones(1, device=device)
+        observed = ObservedGradients(model, gradients, batch, shape, classes, task.loss, *bounds, generator)
+        objective = gradient_matching_objective(observed, relative_squared_distance)
+        x, logits = observed.random_start(batch, *shape), observed.random_start(batch, classes)
+        return _seconds_of_second_call(lambda: objective(x, logits))
+
+
+def _seconds_of_second_call(work: Callable[[], object]) -> float:
+    work()
+    return seconds_of(work)
