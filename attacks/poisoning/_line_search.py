@@ -1,12 +1,13 @@
 """Search for the strength of an attack, for those that simulate the defense."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
-from fflbench.plugin import Known, Matrix
+from fflbench.plugin import Known, Matrix, Vector
 
-from ._crafted_rows import Numbers, in_single_precision, mean_of_rows
+from ._crafted_rows import Numbers, in_single_precision
 
 NO_HARM = -np.inf
 """Objective where the server would keep its model."""
@@ -41,10 +42,9 @@ def line_search(
     return best
 
 
-def farthest_copies(known: Known, honest: Matrix, row: Callable[[float], Numbers], evaluations: int) -> Matrix:
+def farthest_copies(known: Known, mean: Numbers, row: Callable[[float], Numbers], evaluations: int) -> Matrix:
     """Return copies of the row, by its factor, that moves the aggregate farthest from the mean of honest updates."""
-    parameters, mean = known.columns.parameters, mean_of_rows(honest)
-    rows, difference = known.updates.copy(), np.empty_like(mean)
+    parameters, rows = known.columns.parameters, known.updates.copy()
 
     def copies(factor: float) -> Matrix:
         crafted = in_single_precision(row(factor))
@@ -56,12 +56,21 @@ def farthest_copies(known: Known, honest: Matrix, row: Callable[[float], Numbers
 
     def distance(factor: float) -> float:
         aggregate = known.simulate(copies(factor))
-        if aggregate is None:
-            return NO_HARM
-        return float(np.linalg.norm(np.subtract(aggregate[parameters], mean, out=difference)))
+        return NO_HARM if aggregate is None else euclidean_distance(aggregate[parameters], mean)
 
     return np.array(copies(line_search(distance, evaluations, start=0.0, step=FIRST_STEP)))
 
 
+def euclidean_distance(vector: Vector, other: Numbers) -> float:
+    """Return the distance in double precision, block by block: BLAS starts threads for longer vectors."""
+    total = 0.0
+    for start in range(0, len(vector), BLOCK):
+        difference = vector[start : start + BLOCK] - other[start : start + BLOCK]
+        total += float(difference @ difference)
+    return math.sqrt(total)
+
+
 FIRST_STEP = 10.0
 """First step of the factor in ByzFL's search."""
+BLOCK = 8192
+"""Values up to which OpenBLAS uses one thread, and which stay in the cache."""

@@ -34,4 +34,4 @@ class OptimalInnerProduct(Attack):
     def poison_updates(self, known: Known) -> Matrix:
         honest = known_rows(known)
         mean = mean_of_rows(honest)
-        return farthest_copies(known, honest, lambda factor: -factor * mean, self.evaluations)
+        return farthest_copies(known, mean, lambda factor: -factor * mean, self.evaluations)

@@ -34,4 +34,4 @@ class OptimalLittleIsEnough(Attack):
     def poison_updates(self, known: Known) -> Matrix:
         honest = known_rows(known)
         mean, deviation = mean_of_rows(honest), deviation_of_rows(honest)
-        return farthest_copies(known, honest, lambda factor: mean - factor * deviation, self.evaluations)
+        return farthest_copies(known, mean, lambda factor: mean - factor * deviation, self.evaluations)
