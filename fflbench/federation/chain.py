@@ -255,8 +255,8 @@ class Chain:
         hostile = np.isin(participants, [] if attackers is None else attackers)
         transcript = self.transport.transmit(Upload(round, model, participants, rows, hostile, deviation, clean, watch))
         _check_view(transcript, self.transport)
-        for who in participants:
-            transcript.ledger.add(GlobalModel(round, SERVER, int(who), model.data))
+        if len(participants):
+            transcript.ledger.add(GlobalModel(round, SERVER, int(participants[-1]), model.data), len(participants))
         view = transcript.server
         if not all_finite or self.transport.overwrites_rows:
             view = view.without_non_finite()

@@ -23,15 +23,15 @@ class Ledger:
         self.kinds: dict[str, MessagePart] = {}
         """Declarations of the kinds of all messages sent."""
 
-    def add(self, message: Message) -> None:
-        """Count a message."""
+    def add(self, message: Message, times: int = 1) -> None:
+        """Count a message, or as many of its kind and size to or from different participants."""
         sent, received = message.sender in SERVERS, message.receiver in SERVERS
         direction: Direction = "down" if sent else "up" if received else "between"
         sizes = self.between_servers if sent and received else self.bytes[direction]
         for part, size in message.sizes().items():
             self.kinds[part.kind] = part
-            sizes[part.kind] += size
-        self.messages[direction] += not (message.rides_along or (sent and received))
+            sizes[part.kind] += times * size
+        self.messages[direction] += times * (not (message.rides_along or (sent and received)))
 
     def by_kind(self) -> dict[str, int]:
         """Return the bytes of each kind, in all directions together."""

@@ -171,8 +171,9 @@ class Transport:
     def submitted(self, upload: Upload) -> Transcript:
         """Return a transcript in which every row reached the server unchanged, under its sender's name."""
         transcript = Transcript(upload.round)
-        for who, row in zip(upload.participants, upload.rows, strict=True):
-            transcript.ledger.add(Update(upload.round, int(who), SERVER, row.data))
+        if len(upload.rows):
+            last = Update(upload.round, int(upload.participants[-1]), SERVER, upload.rows[-1].data)
+            transcript.ledger.add(last, len(upload.rows))
         transcript.views["server"] = View(
             round=upload.round,
             model=upload.model,

@@ -4,6 +4,7 @@ The half of that paper that hides updates: participants pair up and swap random 
 server sees them. A rule then aggregates the mixed updates.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -50,6 +51,8 @@ PartnerDecisions = Counter[tuple[str, bool]]
 """Number of decisions of honest participants by their candidate's side and by whether they accept the candidate."""
 
 SIDES = ("honest", "attackers")
+REPEATED = 2**17
+"""Length of a model up to which masks are kept for the next simulations of the same round."""
 
 
 @transport("fragment-exchange", title="Fragment exchange", version=2)
@@ -179,17 +182,20 @@ class FragmentExchange(Transport):
         """Return the weight of each participant, in examples."""
         return self.setting.sizes[who].astype(np.float64) if self.weighting == "examples" else np.ones(len(who))
 
-    def accepts_partner(self, round: int, participant: int, partner: int, *, initiates: bool) -> bool:
-        """Return whether a participant exchanges with another; `initiates` says that it is the initiator.
+    def acceptable_partners(self, round: int, selected: Indices, *, initiates: bool) -> npt.NDArray[np.bool_]:
+        """Return whether each of the selected (rows) exchanges with each (columns); `initiates` says who asks.
 
         The other must be at or above the first quartile of one's own local reputations, own entry left out.
         """
         if round < self.warmup:
-            return True
-        local = self.memory["local"][participant]
-        quartile = np.quantile(np.delete(local, participant), 0.25)
+            return np.ones((len(selected), len(selected)), bool)
+        local = self.memory["local"][selected]
+        others = np.arange(local.shape[1]) != selected[:, None]
+        quartiles = np.quantile(local[others].reshape(len(selected), local.shape[1] - 1), 0.25, axis=1)[:, None]
+        candidates = local[:, selected]
         strictly = initiates and self.acceptance == "literal"
-        return bool(local[partner] > quartile if strictly else local[partner] >= quartile)
+        accepted: npt.NDArray[np.bool_] = candidates > quartiles if strictly else candidates >= quartiles
+        return accepted
 
     def _unmixed_rows(
         self, upload: Upload, lone: Flags, exchanging: Flags, deviation: ExchangeDeviation
@@ -260,11 +266,12 @@ class FragmentExchange(Transport):
         self, round: int, selected: Indices, attackers: Flags, avoiding: bool, decisions: PartnerDecisions
     ) -> list[tuple[int, int]]:
         """Return pairs: in random order, each free participant asks random free others until one agrees."""
+        asking, asked = (self.acceptable_partners(round, selected, initiates=first) for first in (True, False))
 
         def accepts(participant: int, partner: int, *, initiates: bool) -> bool:
             if attackers[participant]:
                 return True
-            accepted = self.accepts_partner(round, selected[participant], selected[partner], initiates=initiates)
+            accepted = bool((asking if initiates else asked)[participant, partner])
             decisions[SIDES[int(attackers[partner])], accepted] += 1
             return accepted
 
@@ -289,8 +296,8 @@ class FragmentExchange(Transport):
     ) -> tuple[bool, bool]:
         """Exchange without keys, pads or messages: the same coordinates are swapped."""
         one, other = pair
-        secret = self.entropy.derive_secret("fast mask")
-        mask = keystream.random_mask(secret, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
+        derive = _repeated_mask if rows.shape[1] <= REPEATED else _fast_mask
+        mask = derive(self.entropy, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
         swap_coordinates_in_place(rows[one], rows[other], mask)
         for place in set(pair).intersection(whole):
             rows[place] = whole[place]
@@ -357,6 +364,14 @@ class FragmentExchange(Transport):
         """Add a message to the ledger, as it is sent."""
         transcript.ledger.add(message)
         return message
+
+
+def _fast_mask(entropy: Entropy, round: int, one: int, other: int, size: int) -> npt.NDArray[np.uint8]:
+    return keystream.random_mask(entropy.derive_secret("fast mask"), round, one, other, size)
+
+
+_repeated_mask = functools.lru_cache(maxsize=128)(_fast_mask)
+"""Masks of small models, which all simulations of a round share."""
 
 
 def _share_refused(history: Sequence[Mapping[str, Any]], side: str) -> float | None:
