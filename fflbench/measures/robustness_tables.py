@@ -225,3 +225,5 @@ def given_to_the_server(record: Record) -> Iterable[str]:
         yield f"was given the number of attackers (f = {attackers})"
     if record_groups.needs_root_examples(record):
         yield f"has {task.get('root_examples')} examples at the server"
+    for name, (value, default) in record_groups.unlabelled_parameters(record).items():
+        yield f"was tuned: {name} = {value} instead of {default}"

@@ -29,7 +29,8 @@ from fflbench.records.file_replacement import (
 )
 from fflbench.records.store import write_atomically
 from fflbench.report import page
-from fflbench.report.all_tables import build_board, filter_by_attacker_knowledge
+from fflbench.report.all_tables import build_board
+from fflbench.report.attacker_knowledge import filter_by_attacker_knowledge
 from fflbench.report.figure_files import LIBRARY_VERSIONS, ReportFigure, drawing_library_versions
 from fflbench.report.figures import draw_figures
 from fflbench.report.reproduction_commands import ReproductionCommands, reproduction_commands

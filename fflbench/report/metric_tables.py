@@ -10,6 +10,7 @@ from statistics import fmean
 
 from fflbench.metrics import Metric
 from fflbench.records.record import Record
+from fflbench.report.attacker_knowledge import required_knowledge
 from fflbench.report.other_processors import usual_processor
 from fflbench.report.record_groups import (
     RecordGroup,
@@ -120,7 +121,9 @@ def column_cell(
 def _attack_or_observation_column(group: RecordGroup, metric: Metric, attack_or_observation: str) -> Column:
     if not group.measure.observed:
         title = "no attack" if attack_or_observation == group.no_attack else attack_or_observation
-        return Column.from_metric(metric, name=attack_or_observation, title=title)
+        known = " and ".join(required_knowledge(group.records_of(attack=attack_or_observation)[0]))
+        meaning = f"{metric.meaning} The attackers must know: {known}." if known else metric.meaning
+        return Column.from_metric(metric, name=attack_or_observation, title=title, meaning=meaning)
     facts = next(
         (
             record.facts

@@ -10,6 +10,7 @@ from typing import Any
 from fflbench import registry
 from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
+from fflbench.records.cell_configuration import defense_name, defense_parts
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report.statistics import BySeed, clopper_pearson_interval, estimate_mean
@@ -303,6 +304,24 @@ def needs_root_examples(record: Record) -> bool:
     """Return whether the rule of a record needs examples at the server; False if its plugin is not loaded."""
     entry = registry.find(Kind.RULE, record.configuration["defense"]["rule"]["name"])
     return entry is not None and entry.root_update
+
+
+def unlabelled_parameters(record: Record) -> dict[str, tuple[Any, Any]]:
+    """Return parameters of a defense that differ from their defaults, with these, where its label does not say so.
+
+    The number of attackers f is left out: it describes the setting.
+    """
+    defense = record.configuration["defense"]
+    if record.labels["defense"] != defense_name(defense):
+        return {}
+    changed = {}
+    for part in defense_parts(defense):
+        entry = registry.find(part.kind, part.name)
+        for parameter in entry.parameters if entry else ():
+            value = part.parameters.get(parameter.name, parameter.default)
+            if parameter.name != "f" and value != parameter.default:
+                changed[parameter.name] = value, parameter.default
+    return changed
 
 
 def _plugin_name(record: Record, kind: str) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fflbench.report.all_tables import STALE, build_board, filter_by_attacker_knowledge
+from fflbench.report.all_tables import STALE, build_board
+from fflbench.report.attacker_knowledge import filter_by_attacker_knowledge
 from fflbench.report.table_formats import to_csv, to_json, to_latex, to_markdown
 from tests.report.synthetic_records import (
     WHOLE,
@@ -105,6 +106,28 @@ def test_what_a_rule_does_not_tolerate_is_flagged_with_its_row():
     bold = robustness_record(defense="multi-krum", facts={"flags": ["f = 5 is more than it tolerates"]})
     found = find_table(build_board("own", [*WHOLE, bold]), "digits-mlp-summary")
     assert "⚑1 f = 5 is more than it tolerates" in to_markdown(found)
+
+
+def test_a_parameter_that_was_tuned_is_flagged_unless_the_label_shows_it():
+    tuned = {"parameters": {"defense": {"tau": 1.0}}, "defense": "centered-clipping"}
+    board = build_board("own", [*WHOLE, robustness_record(**tuned)])
+    assert "was tuned: tau = 1.0 instead of 100.0" in to_markdown(find_table(board, "digits-mlp-summary"))
+    named = robustness_record(**tuned, labels={"defense": "centered-clipping (tau = 1.0)"})
+    usual = robustness_record(defense="centered-clipping", parameters={"defense": {"tau": 100.0}})
+    for record in (named, usual):
+        assert "was tuned" not in to_markdown(find_table(build_board("own", [*WHOLE, record]), "digits-mlp-summary"))
+
+
+def test_the_number_of_attackers_is_not_a_tuned_parameter():
+    told = robustness_record(defense="multi-krum", parameters={"defense": {"f": 3}})
+    assert "was tuned" not in to_markdown(find_table(build_board("own", [*WHOLE, told]), "digits-mlp-summary"))
+
+
+def test_columns_of_attacks_say_what_attackers_must_know():
+    table = find_table(build_board("own", [*WHOLE, robustness_record("min-max")]), "digits-mlp-robustness-accuracy")
+    meanings = {column.name: column.meaning for column in table.columns}
+    assert "must know: own data and attackers' updates and honest updates" in meanings["min-max"]
+    assert "must know" not in meanings["none"]
 
 
 def test_a_threat_model_leaves_out_who_knows_more():
