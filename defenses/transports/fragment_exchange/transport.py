@@ -4,11 +4,10 @@ The half of that paper that hides updates: participants pair up and swap random 
 server sees them. A rule then aggregates the mixed updates.
 """
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +50,10 @@ PartnerDecisions = Counter[tuple[str, bool]]
 """Number of decisions of honest participants by their candidate's side and by whether they accept the candidate."""
 
 SIDES = ("honest", "attackers")
-REPEATED = 2**17
-"""Length of a model up to which masks are kept for the next simulations of the same round."""
+KEPT = 2**17
+"""Length of a model up to which masks are kept for further simulations of the same round."""
+MOST_KEPT = 256
+"""Masks that are kept, at most."""
 
 
 @transport("fragment-exchange", title="Fragment exchange", version=2)
@@ -101,6 +102,13 @@ class FragmentExchange(Transport):
         self.reference = float(self.participant_weights(np.arange(setting.participants)).mean())
         self.server = ExchangeServer(entropy) if self.mode == "full" else None
         self.partner: dict[int, int] = {}
+        self._masks: dict[tuple[Entropy, int, int, int], keystream.Mask] = {}
+
+    def simulation_copy(self, entropy: Entropy) -> Self:
+        twin = super().simulation_copy(entropy)
+        # All simulations of a round have the same entropy, and so the same masks.
+        twin._masks = self._masks
+        return twin
 
     def transmit(self, upload: Upload) -> Transcript:
         deviation = upload.deviation or ExchangeDeviation()
@@ -296,12 +304,23 @@ class FragmentExchange(Transport):
     ) -> tuple[bool, bool]:
         """Exchange without keys, pads or messages: the same coordinates are swapped."""
         one, other = pair
-        derive = _repeated_mask if rows.shape[1] <= REPEATED else _fast_mask
-        mask = derive(self.entropy, transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
+        mask = self._mask_without_keys(transcript.round, int(selected[one]), int(selected[other]), rows.shape[1])
         swap_coordinates_in_place(rows[one], rows[other], mask)
         for place in set(pair).intersection(whole):
             rows[place] = whole[place]
         return True, True
+
+    def _mask_without_keys(self, round: int, one: int, other: int, size: int) -> keystream.Mask:
+        """Return a pair's mask; those of small models are kept for further simulations of the round."""
+        name = self.entropy, round, one, other
+        if name in self._masks:
+            return self._masks[name]
+        mask = keystream.random_mask(self.entropy.derive_secret("fast mask"), round, one, other, size)
+        if size <= KEPT:
+            if len(self._masks) >= MOST_KEPT:
+                self._masks.clear()
+            self._masks[name] = mask
+        return mask
 
     def _exchange_messages(
         self, transcript: Transcript, selected: Indices, rows: Matrix, pair: tuple[int, int], whole: dict[int, Vector]
@@ -364,14 +383,6 @@ class FragmentExchange(Transport):
         """Add a message to the ledger, as it is sent."""
         transcript.ledger.add(message)
         return message
-
-
-def _fast_mask(entropy: Entropy, round: int, one: int, other: int, size: int) -> npt.NDArray[np.uint8]:
-    return keystream.random_mask(entropy.derive_secret("fast mask"), round, one, other, size)
-
-
-_repeated_mask = functools.lru_cache(maxsize=128)(_fast_mask)
-"""Masks of small models, which all simulations of a round share."""
 
 
 def _share_refused(history: Sequence[Mapping[str, Any]], side: str) -> float | None:
