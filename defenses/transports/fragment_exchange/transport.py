@@ -49,6 +49,9 @@ Flags = npt.NDArray[np.bool_]
 PartnerDecisions = Counter[tuple[str, bool]]
 """Number of decisions of honest participants by their candidate's side and by whether they accept the candidate."""
 
+KeptMasks = dict[tuple[Entropy, int, int, int], keystream.Mask]
+"""Masks by entropy, round and pair."""
+
 SIDES = ("honest", "attackers")
 KEPT = 2**17
 """Length of a model up to which masks are kept for further simulations of the same round."""
@@ -102,12 +105,13 @@ class FragmentExchange(Transport):
         self.reference = float(self.participant_weights(np.arange(setting.participants)).mean())
         self.server = ExchangeServer(entropy) if self.mode == "full" else None
         self.partner: dict[int, int] = {}
-        self._masks: dict[tuple[Entropy, int, int, int], keystream.Mask] = {}
+        self._kept_masks: KeptMasks | None = None
+        self._simulated_masks: KeptMasks = {}
 
     def simulation_copy(self, entropy: Entropy) -> Self:
         twin = super().simulation_copy(entropy)
-        # All simulations of a round have the same entropy, and so the same masks.
-        twin._masks = self._masks
+        # All simulations of a round have the same entropy, and so the same masks; none of them is one of the round.
+        twin._kept_masks = self._simulated_masks
         return twin
 
     def transmit(self, upload: Upload) -> Transcript:
@@ -311,15 +315,15 @@ class FragmentExchange(Transport):
         return True, True
 
     def _mask_without_keys(self, round: int, one: int, other: int, size: int) -> keystream.Mask:
-        """Return a pair's mask; those of small models are kept for further simulations of the round."""
-        name = self.entropy, round, one, other
-        if name in self._masks:
-            return self._masks[name]
+        """Return a pair's mask; simulations keep those of small models for the next ones of the round."""
+        name, kept = (self.entropy, round, one, other), self._kept_masks
+        if kept is not None and name in kept:
+            return kept[name]
         mask = keystream.random_mask(self.entropy.derive_secret("fast mask"), round, one, other, size)
-        if size <= KEPT:
-            if len(self._masks) >= MOST_KEPT:
-                self._masks.clear()
-            self._masks[name] = mask
+        if kept is not None and size <= KEPT:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            kept[name] = mask
         return mask
 
     def _exchange_messages(
