@@ -51,6 +51,7 @@ class RoundSimulation:
         self._honest, self._updates = honest, updates
         self._sent: Matrix = np.empty((0, 0), np.float32)
         self._trying: Indices = np.empty(0, np.int64)
+        self._asked: tuple[Indices | None, Indices] = None, self._trying
         self._others_finite = False
         self._products: npt.NDArray[np.float64] | None = None
         self.calls = 0
@@ -62,7 +63,7 @@ class RoundSimulation:
         """Return the aggregate if these attackers sent these rows, by their estimate of all others if given."""
         start = time.perf_counter()
         try:
-            trying = np.flatnonzero(np.isin(self._selected, participants))
+            trying = self._places(participants)
             if estimate is not None or not np.array_equal(trying, self._trying):
                 self._sent, self._products = self._others(trying, rows, estimate), None
                 self._others_finite = bool(np.delete(kernels.finite_rows(self._sent), trying).all())
@@ -79,6 +80,12 @@ class RoundSimulation:
         finally:
             self.calls += 1
             self.seconds += time.perf_counter() - start
+
+    def _places(self, participants: Indices) -> Indices:
+        """Return the places of participants among the selected, for the same ones again without a search."""
+        if participants is not self._asked[0]:
+            self._asked = participants, np.flatnonzero(np.isin(self._selected, participants))
+        return self._asked[1]
 
     def _others(self, trying: Indices, rows: Matrix, estimate: Matrix | None) -> Matrix:
         """Return a matrix of all selected participants' rows, in which those of the attackers who try are missing."""

@@ -189,6 +189,6 @@ class Transport:
 
     def watched(self, transcript: Transcript, upload: Upload) -> None:
         """Add the views of watched participants: their updates before anything is overwritten."""
-        for place in np.flatnonzero(np.isin(upload.participants, list(upload.watch))):
+        for place in np.flatnonzero(np.isin(upload.participants, list(upload.watch))) if upload.watch else ():
             who = int(upload.participants[place])
             transcript.views[who] = ParticipantView(upload.rows[place].copy(), int(self.setting.sizes[who]))
