@@ -7,6 +7,7 @@ from statistics import fmean
 
 from fflbench import registry
 from fflbench.measures import published_results
+from fflbench.records.cell_configuration import defense_parts
 from fflbench.records.collection import read_collection
 from fflbench.report.published_tables import record_value
 from fflbench.report.record_groups import SeedRuns, expand_shared_records, measure_class
@@ -95,6 +96,12 @@ class Runs:
         (value,) = {json.dumps(_parameters(record)[name]) for record in self.records}
         return Shown(value if value.startswith('"') else f"{json.loads(value):,}")
 
+    def defense_parameter(self, name):
+        """Return a parameter of the defense that all records have in common."""
+        parts = [part for record in self.records for part in defense_parts(record.configuration["defense"])]
+        (value,) = {part.parameters[name] for part in parts if name in part.parameters}
+        return Shown(f"{value:,}")
+
     def processor(self):
         """Return the processor that all records were made on."""
         (name,) = {record.manifest["processor"] for record in self.records}
@@ -160,6 +167,12 @@ def records(board):
     """Return the records of a leaderboard, those that defenses share under each of their labels."""
     registry.load_installed()
     return Runs(expand_shared_records(read_collection(BOARDS / board).displayed_records))
+
+
+def core_hours(board):
+    """Return the hours that all cells of a leaderboard took together."""
+    seconds = {record.id: record.seconds.get("total", 0.0) for record in records(board).records}
+    return number(sum(seconds.values()) / 3600, digits=0)
 
 
 def number(value, *, digits=2, factor=1.0, powers_from=1e12):

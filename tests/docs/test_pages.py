@@ -1,21 +1,25 @@
 """Pages with figures are those of the committed records, and show no number without anything behind it."""
 
+import re
+
 import pytest
 
+from fflbench import registry
+from fflbench.registry import Kind
 from tests.docs import pages, record_figures
-from tests.docs.pages import DOCS, PAGES, UnsupportedNumberError, pictures, render
+from tests.docs.pages import PAGES, README, TEMPLATES, UnsupportedNumberError, page_file, pictures, render
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_that_of_the_records(name):
-    page = (DOCS / name).read_text("utf-8")
-    assert page == render(name), f"docs/{name} is stale; run python -m tests.docs"
+    page = page_file(name).read_text("utf-8")
+    assert page == render(name), f"{page_file(name)} is stale; run python -m tests.docs"
     stale = [copy.name for copy, original in pictures(page).items() if copy.read_bytes() != original.read_bytes()]
     assert not stale, "pictures are stale; run python -m tests.docs"
 
 
 def test_pages_of_results_are_generated():
-    assert {"ffl.md", "reproduction.md"} <= set(PAGES)
+    assert {README, "ffl.md", "reproduction.md", "standard.md"} <= set(PAGES)
 
 
 @pytest.fixture
@@ -50,6 +54,19 @@ def page(tmp_path, monkeypatch):
 def test_a_number_in_prose_without_records_is_an_error(page, prose):
     with pytest.raises(UnsupportedNumberError):
         page(prose)
+
+
+@pytest.mark.parametrize("heading", ["## Results\n", "## Commands\n"])
+def test_a_number_in_the_readme_without_records_is_an_error(page, heading):
+    template = (TEMPLATES / README).read_text("utf-8")
+    with pytest.raises(UnsupportedNumberError, match=r"without records: 96\.1$"):
+        page(template.replace(heading, f"{heading}The median has 96.1 percent.\n"))
+
+
+def test_a_block_of_definitions_may_have_numbers(page):
+    assert page("{% filter given %}\n| a | 2,410 |\n{% endfilter %}\n") == "| a | 2,410 |"
+    with pytest.raises(UnsupportedNumberError):
+        page("{% filter given %}\n| a | 2,410 |\n{% endfilter %}\n| b | 1 |\n")
 
 
 @pytest.mark.parametrize(
@@ -124,3 +141,71 @@ def test_prose_is_wrapped_after_its_figures_are_written(page):
     assert first.startswith("- 1 is 1 is")
     assert 100 < len(first) <= pages.WIDTH
     assert rest[-7:] == ["- next", "", "| a | b |", "|---|---|", "```sh", "fflbench   run", "```"]
+
+
+def test_sentences_are_those_above_the_table_of_the_leaderboard(page):
+    whole = (record_figures.BOARDS / "quick" / "README.md").read_text("utf-8")
+    shown = page("{{ sentences('quick', 'overall-digits-mlp') }}").replace("\n", " ")
+    assert f"all measures\n\n{shown}\n\n| defense |" in whole
+    assert not page("{{ table('quick', 'overall-digits-mlp') }}").startswith(shown[:20])
+
+
+def test_the_first_rows_of_a_table_are_shown_without_intervals(page):
+    part = "{{ table('quick', 'overall-digits-mlp', ['worst_accuracy'], top=1, intervals=%s, notes=false) }}"
+    first = "| median | = 96.17 \\(95.61 to 96.61, noise-control\\) |"
+    assert page(part % "true").splitlines()[2:] == [first]
+    assert page(part % "false").splitlines()[2:] == ["| median | = 96.17 \\(noise-control\\) |"]
+    assert page("{{ row_count('quick', 'overall-digits-mlp') }}") == "7"
+
+
+def test_defenses_are_shown_by_the_assumptions_under_which_they_hold(page):
+    head, _, *rows = page("{{ holding_table('quick') }}").splitlines()
+    assert head.startswith("| the server is given | attackers know their own data |")
+    cells = {row.split(" | ")[0]: row for row in rows}
+    assert "median 96.17" in cells["| nothing"]
+    # Its worst accuracy is 25%.
+    assert "foolsgold" not in cells["| nothing"]
+    assert "trimmed-mean 96.06" in cells["| the number of attackers, f"]
+    assert "ffl 96.11" in cells["| mixed updates only, by exchange between participants"]
+
+
+def test_a_defense_that_does_not_hold_is_not_in_bold(page):
+    table = page("{{ accuracy_by_knowledge('quick') }}")
+    assert "| nothing | foolsgold | 25.17" in table
+    assert "| nothing | median | **96.17" in table
+
+
+def test_attacks_are_shown_with_the_knowledge_that_they_declare(page):
+    line = (
+        "| `gaussian-noise` | Train honestly, then add noise to every parameter, so that the model does not converge. |"
+    )
+    assert f"{line} the attackers' own training data |" in page("{{ attacks_table('quick') }}")
+    assert page("{{ attack_count('quick') }} {{ defense_count('quick') }}") == "3 7"
+
+
+def test_prose_names_the_defenses_at_the_ends_of_columns(page):
+    for end, expected in {"lowest": "`foolsgold` 25.17", "highest": "`median` 96.17"}.items():
+        it = f"{end}('quick', 'worst_accuracy')"
+        assert page("{{ " + it + ".defense }} {{ " + it + ".figure }}") == expected
+    gap = "{% set it = largest_gap('quick', 'mean_accuracy', 'worst_accuracy') %}{{ it.defense }} {{ it.other }}"
+    assert page(gap) == "`foolsgold` 25.17"
+    assert page("{{ worst_attacks('quick') }}") == "`noise-control` (4), `gaussian-noise` (3)"
+
+
+BUILT_IN = (Kind.TRANSPORT, Kind.PREAGGREGATION, Kind.RULE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION)
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_the_readme_names_every_built_in_plugin(kind):
+    registry.load_installed()
+    _, _, rest = page_file(README).read_text("utf-8").partition("| kind | built in |")
+    named = set(re.findall(r"[\w-]+", rest[: rest.index("\n\n")]))
+    assert {entry.name for entry in registry.entries(kind) if not entry.source} - {"none"} <= named
+
+
+def test_the_readme_has_every_task_with_its_participants_and_rounds():
+    registry.load_installed()
+    page = page_file(README).read_text("utf-8")
+    shown = dict(re.findall(r"^\| `([\w-]+)` \| .* \| ([\d /]+) \|$", page, re.MULTILINE))
+    tasks = {entry.name: entry.create() for entry in registry.entries(Kind.TASK) if not entry.source}
+    assert shown == {name: f"{task.participants} / {task.per_round} / {task.rounds}" for name, task in tasks.items()}
