@@ -10,8 +10,8 @@ SHARE = "share"
 KEPT = 0.5
 """Share of the accuracy without attackers below which a defense does not tolerate an attack."""
 TOLERATED = (
-    "Largest share of attackers up to which, from 0 on and at every share that was run, the mean {metric} over seeds is "
-    "at least half of that of the same defense without attackers. Runs that diverged count with 0."
+    "Largest share of attackers up to which, from 0 on and at every share that was run, the mean {metric} over seeds "
+    "is at least half of that of the same defense without attackers. Runs that diverged count with 0."
 )
 
 

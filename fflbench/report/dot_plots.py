@@ -112,7 +112,7 @@ def draw_error_bars(
 
     `look` replaces parts of the style that the index decides.
     """
-    style = line_style(index) | dict(look or {})
+    style = {"capsize": 2} | line_style(index) | dict(look or {})
     means = [math.nan if cell.mean is None else float(cell.mean) for cell in cells.values()]
     ends = [
         [column.factor * (0.0 if end is None else abs(end - mean)) for end, mean in zip(side, means, strict=True)]
@@ -120,8 +120,8 @@ def draw_error_bars(
     ]
     drawn = [column.factor * mean for mean in means]
     if upright:
-        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **style)
-    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(style | {"linestyle": "none"}))
+        return axis.errorbar(list(cells), drawn, yerr=ends, **style)
+    return axis.errorbar(drawn, list(cells), xerr=ends, **(style | {"linestyle": "none"}))
 
 
 def needs_log_axis(values: Sequence[float]) -> bool:

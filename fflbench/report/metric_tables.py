@@ -371,14 +371,15 @@ def _compares_rows(sweep: Sweep) -> bool:
 
 
 def _sweep_column(sweep: Sweep, metric: Metric, value: float) -> FilledColumn:
-    """Return the column of one value, with marks for the best rows where an attack is varied."""
+    """Return the column of one value, with marks for the best rows where an attack is varied and rows differ."""
     column = _column_of_value(sweep, value, Column.from_metric(metric))
     found = {label: sweep.cell(metric, column, label, value) for label in sweep.rows_by_metric[metric.name]}
     filled = FilledColumn(column, {label: cell for label, cell in found.items() if cell})
     if not (sweep.is_of_attacks and _compares_rows(sweep)):
         return filled
     values = {label: sweep.runs[label, value].values(metric.name, metric.diverged) for label in filled.cells}
-    return filled.with_marks(values, sweep.seeds)
+    marked = filled.with_marks(values, sweep.seeds)
+    return filled if all(cell.mark for cell in marked.cells.values() if cell.mean is not None) else marked
 
 
 def _sweep_difference_column(sweep: Sweep, metric: Metric, value: float) -> Iterable[FilledColumn]:

@@ -56,11 +56,8 @@ class Sweep:
         """Metrics that tables of its records show, and that it has values for, or only runs that diverged or failed."""
         shown = [metric for metric in self.measure.metrics if metric.name in self.rows_by_metric]
         done = [record for label in self.rows for record in self.records(label)]
-        return [
-            metric
-            for metric in shown
-            if not done or any(record.metrics.get(metric.name) is not None for record in done)
-        ]
+        there = {name for record in done for name, value in record.metrics.items() if value is not None}
+        return [metric for metric in shown if not done or metric.name in there]
 
     @property
     def is_of_attacks(self) -> bool:
