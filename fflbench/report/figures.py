@@ -48,8 +48,10 @@ DASHES = ("--", "-")
 """Dashes of the other lines and of the first one, where every defense has several in its colour."""
 MOST_TICKS = 6
 """Most values of a sweep that each have a tick on the axis of a small panel."""
-GREY, WITHOUT_F = "#bbbbbb", "#000000"
-"""Colours of the baseline in panels of other defenses, and of defenses without f."""
+BASELINE_LOOK = {"color": "#bbbbbb", "marker": "", "linestyle": "-", "elinewidth": 0, "capsize": 0}
+"""Style of the baseline in panels of other defenses."""
+WITHOUT_F = "#000000"
+"""Colour of defenses without f."""
 TICKS = (0.001, 0.01, 0.1, 1.0)
 """Ticks of logarithmic axes."""
 
@@ -346,8 +348,7 @@ def _draw_panels_by_metric(sweep: Sweep, metrics: Sequence[Metric]) -> Iterable[
         axis.set_title(column.title, fontsize="medium")
         axis.grid(alpha=0.3)
         axis.set_xticks(sweep.values, [f"{value:g}" for value in sweep.values], fontsize="small")
-    figure.suptitle(sweep.title, fontsize="medium")
-    yield _sweep_figure(sweep, figure, seen, lines)
+    yield _sweep_figure(sweep, figure, seen, lines, sweep.title, sweep.parameter)
 
 
 def _draw_panels_by_defense(sweep: Sweep, metric: Metric) -> Iterable[ReportFigure]:
@@ -361,38 +362,69 @@ def _draw_panels_by_defense(sweep: Sweep, metric: Metric) -> Iterable[ReportFigu
     if not panels:
         return
     figure, axes = figure_with_panels(len(panels), 3.0, 2.2, sharex=True, sharey=True)
-    settings = sorted({f for rows in panels.values() for f in rows.values() if f}, key=lambda f: f == ORACLE)
+    settings = sorted({f for rows in panels.values() for f in rows.values()}, key=lambda f: (f == ORACLE, f))
     seen: dict[str, Any] = {}
     for axis, (name, rows) in zip(axes, panels.items(), strict=True):
         if name != sweep.baseline and sweep.baseline in lines:
-            look = {"color": GREY, "marker": "", "linestyle": "-", "elinewidth": 0, "capsize": 0}
-            seen[sweep.baseline] = draw_error_bars(axis, lines[sweep.baseline], column, 0, look=look)
+            seen[sweep.baseline] = draw_error_bars(axis, lines[sweep.baseline], column, 0, look=BASELINE_LOOK)
         for label, f in rows.items():
-            place = settings.index(f) if f else 0
-            look = line_style(place) | {"markersize": 4, "linestyle": "--" if f == ORACLE else "-"}
-            look |= {"markerfacecolor": "white"} if f == ORACLE else {}
-            look |= {} if f else {"color": WITHOUT_F}
-            text = f"f = {'true number of attackers' if f == ORACLE else f}" if f else "without f"
-            seen[text] = draw_error_bars(axis, lines[label], column, place, look=look)
-            gaps = [value for value, cell in lines[label].items() if cell.mean is None]
-            if gaps:
-                at = axis.get_xaxis_transform()
-                style = {"color": look["color"], "transform": at, "clip_on": False}
-                (seen["no result"],) = axis.plot(gaps, [0.04] * len(gaps), "x", markersize=5, **style)
+            look = _look_of_f(f, settings)
+            seen[_text_of_f(f)] = draw_error_bars(axis, lines[label], column, 0, look=look)
+            for reason, span in _gaps(lines[label]).items():
+                for low, high in span:
+                    seen[f"{_text_of_f(f)}: {reason}"] = axis.axvspan(
+                        low, high, color=look["color"], alpha=0.15, linewidth=0
+                    )
         axis.set_title(name, fontsize="medium")
         axis.grid(alpha=0.3)
         if len(sweep.values) <= MOST_TICKS:
             axis.set_xticks(sweep.values, [f"{value:g}" for value in sweep.values], fontsize="small")
+    for axis in axes[-3:]:
+        # Shared axes would leave out the ticks of a panel above an empty place.
+        axis.tick_params(labelbottom=True)
+    order = [sweep.baseline, *map(_text_of_f, settings)]
+    legend = {name: seen[name] for name in [*(name for name in order if name in seen), *seen]}
     figure.supylabel(column.title, fontsize="medium")
-    figure.suptitle(f"{sweep.title}: {metric.title}", fontsize="medium")
-    yield _sweep_figure(sweep, figure, seen, {metric.name: lines}, metric)
+    title = f"{sweep.title}: {metric.title} by {sweep.parameter}"
+    yield _sweep_figure(sweep, figure, legend, {metric.name: lines}, title, f"{metric.name}-{sweep.parameter}")
+
+
+def _look_of_f(f: str, settings: Sequence[str]) -> dict[str, Any]:
+    """Return the style of the line of a defense by its f: dashes and open marks for the true number of attackers."""
+    look = line_style([each for each in settings if each].index(f) if f else 0) | {"markersize": 4, "linestyle": "-"}
+    oracle = {"linestyle": "--", "markerfacecolor": "white"} if f == ORACLE else {}
+    return look | oracle | ({} if f else {"color": WITHOUT_F})
+
+
+def _text_of_f(f: str) -> str:
+    return "f = true number of attackers" if f == ORACLE else f"f = {f}" if f else "without f"
+
+
+def _gaps(line: Mapping[float, TableCell]) -> dict[str, list[tuple[float, float]]]:
+    """Return the intervals of values without a mean, by whether all runs at them are undefined."""
+    values = list(line)
+    gaps: dict[str, list[tuple[float, float]]] = {}
+    for place, (value, cell) in enumerate(line.items()):
+        if cell.mean is None:
+            before, after = values[max(place - 1, 0)], values[min(place + 1, len(values) - 1)]
+            span = (before + value) / 2, (value + after) / 2
+            reason = cell.text if cell.text == "undefined" else "no result"
+            spans = gaps.setdefault(reason, [])
+            if spans and spans[-1][1] == span[0]:
+                span = spans.pop()[0], span[1]
+            spans.append(span)
+    return gaps
 
 
 def _lines_of_sweep(sweep: Sweep, metric: Metric) -> dict[str, dict[float, TableCell]]:
     """Return the cells of rows that have any mean; those without one are gaps."""
     column = Column.from_metric(metric)
     lines = {
-        label: {value: cell for value in sweep.values if (cell := sweep.cell(metric, column, label, value))}
+        label: {
+            value: cell
+            for value in sweep.values
+            if (cell := sweep.cell(metric, column, label, value)) and (cell.mean is not None or cell.text)
+        }
         for label in sweep.rows_by_metric[metric.name]
     }
     return {label: line for label, line in lines.items() if any(cell.mean is not None for cell in line.values())}
@@ -403,16 +435,17 @@ def _sweep_figure(
     figure: "Figure",
     seen: Mapping[str, Any],
     lines: Mapping[str, Mapping[str, Mapping[float, TableCell]]],
-    metric: Metric | None = None,
+    title: str,
+    name: str,
 ) -> ReportFigure:
-    """Return a figure of a sweep with its legend and its numbers, by metric, row and value."""
+    """Return a figure of a sweep with its title, legend and numbers, by metric, row and value."""
     figure.supxlabel(sweep.parameter, fontsize="medium")
+    figure.suptitle(title, fontsize="medium")
     figure.legend(seen.values(), seen, frameon=False, fontsize="small", loc="outside right center")
     numbers: list[list[Any]] = [["metric", "row", sweep.parameter, "mean", "low_95", "high_95", "seeds"]]
-    for name, by_row in lines.items():
+    for metric, by_row in lines.items():
         for label, line in by_row.items():
             means = {value: cell for value, cell in line.items() if cell.mean is not None}
-            numbers += [[name, label, value, of.mean, of.low, of.high, of.seeds] for value, of in means.items()]
-    what = f"{metric.title} by" if metric else "by"
-    name = f"sweep-{sweep.title}-{f'{metric.name}-' if metric else ''}{sweep.parameter}"
-    return ReportFigure(slug(name), sweep.measure.section, f"{sweep.title}: {what} {sweep.parameter}", figure, numbers)
+            numbers += [[metric, label, value, of.mean, of.low, of.high, of.seeds] for value, of in means.items()]
+    caption = title if title != sweep.title else f"{title}: by {sweep.parameter}"
+    return ReportFigure(slug(f"sweep-{sweep.title}-{name}"), sweep.measure.section, caption, figure, numbers)

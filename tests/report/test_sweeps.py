@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from fflbench.execution.run_cell import run_cell
+from fflbench.records.record import Record
+from fflbench.report import leaderboard
 from fflbench.report.all_tables import build_board
 from fflbench.report.figures import draw_figures
 from fflbench.report.record_groups import is_undefined
 from fflbench.suites.plan import plan
 from fflbench.suites.suite import parse
+from tests.report.record_folders import write_run_folder
 from tests.report.synthetic_records import (
     as_diverged,
     as_failed,
@@ -212,7 +215,7 @@ def test_defenses_that_differ_in_f_share_a_panel_with_dashes_for_the_true_number
         for record in (
             share_sweep_record(share, "fedavg", accuracy=0.9 - share),
             share_sweep_record(share, "krum", parameters={"defense": {"f": "20%"}}),
-            share_sweep_record(share, "krum", **true_f),
+            (as_undefined if share == 0.2 else Record.model_copy)(share_sweep_record(share, "krum", **true_f)),
         )
     ]
     (drawn,) = draw_sweep_figures(records)
@@ -223,8 +226,15 @@ def test_defenses_that_differ_in_f_share_a_panel_with_dashes_for_the_true_number
     baseline, given, true = (container[0] for container in panels["krum"].containers)
     assert [line.get_linestyle() for line in (baseline, given, true)] == ["-", "-", "--"]
     assert [text.get_text() for text in drawn.figure.legends[0].get_texts()] == [
-        *("without f", "fedavg", "f = 20%", "f = true number of attackers")
+        *("fedavg", "without f", "f = 20%", "f = true number of attackers", "f = true number of attackers: undefined")
     ]
+
+
+def test_the_legend_of_columns_leaves_out_those_that_notes_explain(tmp_path):
+    records = [share_sweep_record(share) for share in (0.0, 0.1)]
+    write_run_folder(tmp_path / "own", records)
+    leaderboard.generate(tmp_path / "own", tmp_path / "board")
+    assert "**share = 0" not in (tmp_path / "board" / "README.md").read_text()
 
 
 def test_a_sweep_of_which_every_run_failed_shows():
