@@ -2,6 +2,9 @@
 
 import re
 
+UNDEFINED = re.compile(r".+ needs f <=? .+, but f = \d+ and n = \d+")
+"""Reasons that `undefined_reason` gives, as the histories of records hold them."""
+
 
 def is_tolerated(condition: str, f: int, n: int) -> bool:
     """Return whether the condition holds for f attackers among n."""
@@ -15,3 +18,13 @@ def is_tolerated(condition: str, f: int, n: int) -> bool:
 def largest_tolerated(condition: str, n: int) -> int:
     """Return the largest f for which the condition holds; 0 where there is none."""
     return max((f for f in range(n) if is_tolerated(condition, f, n)), default=0)
+
+
+def undefined_reason(label: str, condition: str, f: int, n: int) -> str:
+    """Return the reason why a rule has no aggregate of n rows for f attackers."""
+    return f"{label} needs {condition}, but f = {f} and n = {n}"
+
+
+def is_undefined_reason(text: str) -> bool:
+    """Return whether a round kept its model since a rule was not defined for its f and n."""
+    return UNDEFINED.fullmatch(text) is not None

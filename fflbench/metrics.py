@@ -50,7 +50,7 @@ class Metric:
     trials: str = ""
     """Fact that counts the trials behind a share: seeds are then pooled, with the exact binomial interval."""
     diverged: float | None = None
-    """Value that counts for a run that diverged among those of worst cases; None if such a run has none."""
+    """Value that counts for a run that diverged, in worst cases and sweeps; None if such a run has none."""
     seeded: bool = True
     """Whether it depends on the seed; if not, one seed is enough."""
     exact: bool = False

@@ -23,6 +23,7 @@ from fflbench.arrays.kernels import (
 )
 from fflbench.arrays.kernels import threads as kernel_threads
 from fflbench.arrays.threads import one_thread
+from fflbench.attacker_tolerance import is_undefined_reason
 from fflbench.crypto import keystream
 from fflbench.crypto.diffie_hellman import DIFFIE_HELLMAN_GROUPS, DiffieHellmanGroup
 from fflbench.crypto.entropy import Entropy, derive_key
@@ -99,7 +100,7 @@ from fflbench.registration import (
     transport,
 )
 from fflbench.registry import Kind
-from fflbench.report import record_groups
+from fflbench.report import record_groups, sweeps
 from fflbench.report.figure_files import ReportFigure, figure_with_panels, line_style
 from fflbench.report.image_grid import image_grid
 from fflbench.report.metric_tables import baseline_runs_without_attack
@@ -339,6 +340,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "Table",
     "TableCell",
     "goal_of",
+    "is_undefined_reason",
     "figure_with_panels",
     "image_grid",
     "line_style",
@@ -350,6 +352,7 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "published_results",
     "record_groups",
     "slug",
+    "sweeps",
     "tables_beside_papers",
     "baseline_runs_without_attack",
     "worst_case_column",

@@ -1,6 +1,6 @@
 import pytest
 
-from fflbench.attacker_tolerance import is_tolerated, largest_tolerated
+from fflbench.attacker_tolerance import is_tolerated, is_undefined_reason, largest_tolerated, undefined_reason
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,13 @@ def test_the_largest_f():
 def test_anything_else_is_refused(nonsense):
     with pytest.raises(ValueError, match="is not a condition on f and n"):
         is_tolerated(nonsense, 1, 3)
+
+
+@pytest.mark.parametrize("condition", ["f < n/2", "f < (n - 2)/2", "f <= n - 3", "f <= (n - 3)/4"])
+def test_the_reason_of_an_undefined_rule_is_recognised(condition):
+    assert is_undefined_reason(undefined_reason('rule "bulyan"', condition, 5, 20))
+
+
+@pytest.mark.parametrize("other", ["", "no update was left", "the aggregate was not finite or exploded"])
+def test_other_reasons_to_keep_the_model_are_not(other):
+    assert not is_undefined_reason(other)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fflbench.arrays import kernels
-from fflbench.attacker_tolerance import is_tolerated, largest_tolerated
+from fflbench.attacker_tolerance import is_tolerated, largest_tolerated, undefined_reason
 from fflbench.errors import ParameterError
 from fflbench.federation.simulation import Gram
 from fflbench.federation.transport import Feedback, Memory, ServerSetting
@@ -105,7 +105,7 @@ class AssumedAttackers:
 
     def _check_f(self, f: int, n: int) -> None:
         if not is_tolerated(self.defined, f, n):
-            raise ParameterError(f"{self.label} needs {self.defined}, but f = {f} and n = {n}")
+            raise ParameterError(undefined_reason(self.label, self.defined, f, n))
 
 
 class Rule(AssumedAttackers):

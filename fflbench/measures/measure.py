@@ -201,6 +201,11 @@ class Measure:
         return clean
 
     @classmethod
+    def is_undefined(cls, record: Record) -> bool:
+        """Return whether a finished record has no result, since its defense is not defined for its setting."""
+        return False
+
+    @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:
         """Return warnings for the row of a defense, from all its records in a table."""
         return ()

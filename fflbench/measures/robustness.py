@@ -33,6 +33,7 @@ from fflbench.plugin import (
     Task,
     Timing,
     goal_of,
+    is_undefined_reason,
     measure,
     one_round,
     share,
@@ -72,7 +73,7 @@ def _loss_drift(value: float) -> float:
 
 def _for_uneven_data(name: str, title: str, meaning: str, drift: float) -> Metric:
     """Return a metric that tables show where participants hold different classes; older records do not have it."""
-    declared = {"optional": True, "added_later": True, "shown": False}
+    declared = {"optional": True, "added_later": True, "shown": False, "diverged": 0.0}
     return share(name, title, meaning, HIGHER, drift=drift, **declared)
 
 
@@ -135,7 +136,7 @@ class Robustness(Measure):
             diverged=0.0,
             drift=0.005,
         ),
-        share("source_accuracy", "source accuracy", SOURCE, HIGHER, optional=True, drift=0.01),
+        share("source_accuracy", "source accuracy", SOURCE, HIGHER, optional=True, diverged=0.0, drift=0.01),
         share("attack_success_rate", "attack success", SUCCESS, LOWER, optional=True, headline=True, drift=0.01),
         share("goal_source_accuracy", "source accuracy by goal", BY_GOAL, kind="list", shown=False),
         share("goal_attack_success_rate", "attack success by goal", BY_GOAL, kind="list", shown=False),
@@ -209,6 +210,12 @@ class Robustness(Measure):
             if isinstance(rates, list) and len(rates) == len(goals) and goal in goals:
                 of_goal[metric] = rates[goals.index(goal)]
         return clean.model_copy(update={"metrics": clean.metrics | of_goal})
+
+    @classmethod
+    def is_undefined(cls, record: Record) -> bool:
+        """Return whether every round kept its model, since the rule is not defined for so many attackers."""
+        reasons = [item.get("kept_because") or "" for item in record.history]
+        return bool(reasons) and all(map(is_undefined_reason, reasons))
 
     @classmethod
     def row_flags(cls, records: Sequence[Record]) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from fflbench.measures import tolerated_shares
 from fflbench.plugin import (
     Column,
     FilledColumn,
@@ -22,6 +23,8 @@ from fflbench.plugin import (
 
 MOST_NAMED = 6
 """Attacks that a note on the setting names, at most."""
+MOST_SHARES = 3
+"""Shares of attackers that a note on the setting lists, at most."""
 CONTROL = "noise-control"
 """Attack that only sends noise with the norm of an honest update, to compare others with."""
 
@@ -47,14 +50,27 @@ def untargeted_attacks(group: record_groups.RecordGroup) -> list[str]:
     return [name for name in group.attacks if name not in (group.no_attack, *targeted_attacks(group))]
 
 
+def _attacks_with_several_shares(group: record_groups.RecordGroup) -> list[str]:
+    """Return attacks that the table of tolerated shares compares, whose worst case would be that of the largest."""
+    labels = {sweep.label for sweep in tolerated_shares.share_sweeps(group)}
+    swept = {record_groups.attack_label(each) for each in group.records if _attack_without_value(each) in labels}
+    return [name for name in group.attacks if name in swept]
+
+
+def _has_worst_cases(group: record_groups.RecordGroup) -> bool:
+    """Return whether any attack has a single share of attackers."""
+    return set(_attacks_with_several_shares(group)) != set(group.attacks)
+
+
 def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
     """Return columns of the worst case, attackers' gains, the cost without attack, and excluded participants."""
     accuracy, success = (_metric_by_name(group, name) for name in ("accuracy", "attack_success_rate"))
-    aimed, others, free = (
-        targeted_attacks(group),
-        untargeted_attacks(group),
-        group.runs(group.baseline, group.no_attack),
+    left_out = _attacks_with_several_shares(group)
+    aimed, others = (
+        [name for name in names if name not in left_out]
+        for names in (targeted_attacks(group), untargeted_attacks(group))
     )
+    free = group.runs(group.baseline, group.no_attack)
     filled = []
     if others:
         meaning = (
@@ -141,16 +157,22 @@ def guaranteed_epsilons(records: Iterable[Record]) -> list[float]:
 
 
 def joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
-    """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon."""
+    """Return the columns of the joined table: worst case, worst excess, clean cost and epsilon, or tolerated shares."""
     (group,) = record_groups.group_records(records)
+    if not _has_worst_cases(group):
+        return tolerated_shares.tolerated_share_columns(group)
     aimed = targeted_attacks(group)
     left_out = {EXCLUDED.name, ATTACKS.name, "mean_accuracy", *(aimed if len(aimed) > 1 else ())}
     return [each for each in summary_columns(group) if each.column.name not in left_out]
 
 
 def summary_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Return one summary table per task."""
+    """Return one summary table per task, and one of tolerated shares where attacks have several."""
     for group in record_groups.group_records(records):
+        if tolerated_shares.share_sweeps(group):
+            yield tolerated_shares.tolerated_share_table(group, [setting_line(group.records)])
+        if not _has_worst_cases(group):
+            continue
         columns = summary_columns(group)
         yield Table.from_columns(
             columns,
@@ -195,19 +217,33 @@ def setting_line(records: Sequence[Record]) -> str:
         part.parameters.get("f") for record in records for part in defense_parts(record.configuration["defense"])
     ]
     shares = [record.configuration["attack"]["parameters"].get("share") for record in records]
-    attackers = sorted({share for share in shares if isinstance(share, int | float) and share > 0})
-    attacks = list(dict.fromkeys(record_groups.attack_label(record) for record in records))
+    attackers = sorted({share for share in shares if isinstance(share, int | float)})
+    attacks = list(dict.fromkeys(_attack_without_value(record) for record in records))
     seeds = sorted({record.seed for record in records})
     parts = [
         _task_values(records, "participants", "{} participants"),
         _task_values(records, "per_round", "{} in each round"),
         _task_values(records, "rounds", "{} rounds"),
-        f"{' or '.join(f'{100 * share:g}%' for share in attackers)} of them attackers" if attackers else "",
+        _attackers_text(attackers),
         f"f = {' or '.join(sorted({str(f) for f in assumed if f is not None}))}" if any(assumed) else "",
         f"seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {seeds[0]}",
         f"attacks: {', '.join(attacks)}" if len(attacks) <= MOST_NAMED else f"{len(attacks)} attacks",
     ]
     return f"Setting: {'; '.join(filter(None, parts))}."
+
+
+def _attack_without_value(record: Record) -> str:
+    """Return the label of a record's attack, without the value of a swept parameter."""
+    swept = record.sweep.get("attack")
+    return str(swept["label"]) if swept else record_groups.attack_label(record)
+
+
+def _attackers_text(shares: Sequence[float]) -> str:
+    """Return the shares of attackers, in ascending order, as a text: a range where there are many."""
+    hostile = [f"{100 * share:g}%" for share in shares if share > 0]
+    if len(hostile) > MOST_SHARES:
+        return f"{100 * shares[0]:g}% to {hostile[-1]} of them attackers"
+    return f"{' or '.join(hostile)} of them attackers" if hostile else ""
 
 
 def _task_values(records: Sequence[Record], name: str, text: str) -> str:

@@ -11,11 +11,19 @@ Place = tuple[Row, TableCell]
 
 
 def answer_sentences(table: Table) -> list[str]:
-    """Return who leads in the first column that tests compare, who falls behind, and the range of other sections."""
+    """Return the sentences that a table asks for.
+
+    By default, these say who leads in the first column that tests compare, who falls behind, and the range of other
+    sections.
+    """
+    if table.answers == "none":
+        return []
+    if table.answers == "ranges":
+        return [*filter(None, (_range_of_column(table, place) for place in range(len(table.columns))))]
     for place, column in enumerate(table.columns):
         cells = _cells_with_values(table, place)
         if column.name != RANK and any(cell.mark for _, cell in cells):
-            ends = [_range_of_section(table, other) for other in _first_columns_of_sections(table, column)]
+            ends = [_range_of_column(table, other) for other in _first_columns_of_sections(table, column)]
             return [_leaders(column, cells), *_others(column, cells), *filter(None, ends)]
     return []
 
@@ -57,7 +65,7 @@ def _first_columns_of_sections(table: Table, lead: Column) -> Iterable[int]:
             yield place
 
 
-def _range_of_section(table: Table, place: int) -> str:
+def _range_of_column(table: Table, place: int) -> str:
     column = table.columns[place]
     by_value: dict[str, list[Place]] = {}
     for row, cell in sorted(_cells_with_values(table, place), key=lambda each: each[1].mean or 0.0):
@@ -65,6 +73,7 @@ def _range_of_section(table: Table, place: int) -> str:
     if len(by_value) < 2:
         return ""
     (low, lowest), *_, (high, highest) = by_value.items()
+    low, high = (_with_unit(column, text) for text in (low, high))
     return f"{_title_in_text(column)}: from {low} ({_join(lowest)}) to {high} ({_join(highest)})."
 
 

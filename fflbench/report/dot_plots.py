@@ -1,5 +1,6 @@
 """Dot plots: one line per defense, one mark per attack or observation, or for our values and a paper's."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,18 +100,28 @@ def _numbers(panels: Sequence[tuple[Column, Cells]]) -> list[list[Any]]:
 
 
 def draw_error_bars(
-    axis: Any, cells: Mapping[float, TableCell], column: Column, index: int, *, upright: bool = True
+    axis: Any,
+    cells: Mapping[float, TableCell],
+    column: Column,
+    index: int,
+    *,
+    upright: bool = True,
+    look: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Draw cells with their intervals, connected by a line where values are vertical."""
-    means = [float(cell.mean or 0) for cell in cells.values()]
+    """Draw cells with their intervals, connected by a line where values are vertical; a cell without a mean is a gap.
+
+    `look` replaces parts of the style that the index decides.
+    """
+    style = {"capsize": 2} | line_style(index) | dict(look or {})
+    means = [math.nan if cell.mean is None else float(cell.mean) for cell in cells.values()]
     ends = [
         [column.factor * (0.0 if end is None else abs(end - mean)) for end, mean in zip(side, means, strict=True)]
         for side in ([cell.low for cell in cells.values()], [cell.high for cell in cells.values()])
     ]
     drawn = [column.factor * mean for mean in means]
     if upright:
-        return axis.errorbar(list(cells), drawn, yerr=ends, capsize=2, **line_style(index))
-    return axis.errorbar(drawn, list(cells), xerr=ends, capsize=2, **(line_style(index) | {"linestyle": "none"}))
+        return axis.errorbar(list(cells), drawn, yerr=ends, **style)
+    return axis.errorbar(drawn, list(cells), xerr=ends, **(style | {"linestyle": "none"}))
 
 
 def needs_log_axis(values: Sequence[float]) -> bool:

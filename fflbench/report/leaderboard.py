@@ -262,7 +262,13 @@ def _render_markdown_page(board: Board, figures: Sequence[ReportFigure], command
             f"![{escape_markdown(picture.caption)}]({FIGURES}/{picture.page_file_name})\n" for picture in pictures
         ]
     lines += ["## Columns", ""]
-    meanings = {column.title: column.meaning for table in board.tables for column in table.columns}
+    meanings = {
+        column.title: column.meaning
+        for table in board.tables
+        for column in table.columns
+        # Columns of sweeps have the same titles, whatever their metric, which is explained below each table.
+        if column.meaning not in table.notes
+    }
     lines += [f"- **{escape_markdown(title)}**: {escape_markdown(meaning)}" for title, meaning in meanings.items()]
     return "\n".join(lines) + "\n"
 

@@ -12,6 +12,7 @@ from fflbench.records.collection import read_entry, record_sort_key
 from fflbench.records.jsonl_file import ENTRIES
 from fflbench.records.record import Record
 from fflbench.records.store import read_all_records
+from fflbench.report.record_groups import is_undefined
 from fflbench.report.table_formats import to_markdown
 from fflbench.report.table_model import Board, Table, escape_html
 
@@ -102,9 +103,9 @@ def _labels(record: Record) -> dict[str, str]:
 
 
 def _valid_metrics(record: Record) -> dict[str, Any]:
-    """Return the metrics of a record as tables show them: without those of a model that diverged."""
-    diverged = record.metrics.get("diverged", False)
-    return {name: None if diverged and name != "diverged" else value for name, value in record.metrics.items()}
+    """Return the metrics of a record as tables show them: without those of a run that diverged or is undefined."""
+    left_out = record.metrics.get("diverged", False) or is_undefined(record)
+    return {name: None if left_out and name != "diverged" else value for name, value in record.metrics.items()}
 
 
 def load(folder: str | Path) -> Records:

@@ -1,11 +1,13 @@
 """Tables that every measure gets from the declaration of its metrics.
 
 - one of each headline metric: defenses by attacks, or by observations of the server, with the worst of them;
-- one of all metrics for each attack: defenses by metrics;
-- one of each headline metric for each sweep: defenses by the values of the parameter that was varied.
+- one of all metrics for each attack that is not a value of a sweep: defenses by metrics;
+- one of each headline metric for each sweep: defenses by the values of the parameter that was varied. Where it is a
+  parameter of an attack, also one of each other share, and of differences from the baseline.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from fflbench.metrics import Metric
@@ -16,12 +18,13 @@ from fflbench.report.record_groups import (
     RecordGroup,
     SeedRuns,
     attack_runs_by_name,
+    is_undefined,
     measure_parameters,
     strongest_attack,
     strongest_attack_cell,
 )
 from fflbench.report.statistics import estimate_mean, holm_adjusted_p_values, paired_difference
-from fflbench.report.sweeps import Sweep, find_sweeps
+from fflbench.report.sweeps import Sweep, find_sweeps, swept_attacks
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
 from fflbench.report.worst_cases import worst_case_column
 from fflbench.safe_texts import slug
@@ -29,6 +32,8 @@ from fflbench.safe_texts import slug
 Key = str | tuple[str, str]
 """Key of a row: its label, or an observation and its label."""
 NO_ATTACK_ROW = " (no attack)"
+SWEPT = "Attacks with several values of a parameter have tables of their own; the worst is over them, too."
+UNDEFINED = "Undefined: the defense has no result in this setting, as a rule that is not defined for so many attackers."
 NOT_RUN = " Empty: was not run, mostly since it makes no sense against that defense."
 
 
@@ -53,13 +58,21 @@ def headline_tables(group: RecordGroup) -> Iterable[Table]:
 
 
 def attacks_or_observations(group: RecordGroup, metric: Metric) -> list[str]:
-    """Return the attacks or observations whose tables show a metric, including those that failed everywhere."""
+    """Return the attacks or observations whose tables show a metric, including those that failed everywhere.
+
+    Attacks that are values of a sweep have tables of their own.
+    """
     if not group.measure.observed:
-        return [name for name in group.attacks if metric in group.measure.shown_metrics(group.records_of(attack=name))]
+        swept = swept_attacks(group)
+        return [name for name in _attacks_with_metric(group, metric) if name not in swept]
     by_observation: dict[str, list[Record]] = {name: [] for name in group.observations}
     for record in group.records:
         by_observation[group.observation(record)].append(record)
     return [name for name, records in by_observation.items() if _has_anything_to_show(metric, records)]
+
+
+def _attacks_with_metric(group: RecordGroup, metric: Metric) -> list[str]:
+    return [name for name in group.attacks if metric in group.measure.shown_metrics(group.records_of(attack=name))]
 
 
 def headline_table_name(group: RecordGroup, metric: Metric) -> str:
@@ -74,7 +87,8 @@ def _build_headline_table(group: RecordGroup, metric: Metric, attacks_or_observa
         column = _attack_or_observation_column(group, metric, name)
         cells = {defense: column_cell(group, metric, column, defense, name) for defense in group.rows}
         filled.append(FilledColumn(column, cells))
-    hostile = [name for name in attacks_or_observations_shown if name != group.no_attack]
+    compared = attacks_or_observations_shown if observed else _attacks_with_metric(group, metric)
+    hostile = [name for name in compared if name != group.no_attack]
     if metric.higher_is_better is not None and len(hostile) > 1 and not group.is_demonstration:
         filled.append(_worst_attack_column(group, metric, hostile))
     if metric.floor:
@@ -93,7 +107,11 @@ def _build_headline_table(group: RecordGroup, metric: Metric, attacks_or_observa
         title=f"{group.heading}: {metric.title} by {'observation' if observed else 'attack'}",
         section=group.measure.section,
         flags=lambda defense: _row_flags(group, group.records_of(defense=defense)),
-        notes=(f"{metric.meaning}{_strongest_attack_note(group)}{NOT_RUN * empty}", *_setting_notes(group)),
+        notes=(
+            f"{metric.meaning}{_strongest_attack_note(group)}{NOT_RUN * empty}",
+            *[SWEPT] * (len(compared) > len(attacks_or_observations_shown)),
+            *_setting_notes(group),
+        ),
     )
 
 
@@ -198,9 +216,11 @@ def _setting_notes(group: RecordGroup) -> list[str]:
 
 
 def tables_of_all_metrics(group: RecordGroup) -> Iterable[Table]:
-    """Return one table of all metrics per attack."""
+    """Return one table of all metrics per attack that is not a value of a sweep."""
+    swept = swept_attacks(group)
     for attack in group.attacks:
-        yield _table_of_all_metrics(group, attack)
+        if attack not in swept:
+            yield _table_of_all_metrics(group, attack)
 
 
 def _table_of_all_metrics(group: RecordGroup, attack: str) -> Table:
@@ -226,7 +246,9 @@ def _table_of_all_metrics(group: RecordGroup, attack: str) -> Table:
             each
             for metric in metrics
             if metric.headline
-            for each in _differences_from_baseline(group, attack, metric, places)
+            for each in _differences_from_baseline(
+                metric, places, group.baseline, group.runs(group.baseline, attack), group.seeds
+            )
         ]
     filled = _add_row_without_attack(group, attack, metrics, filled)
     under = f" under {attack}" if attack else ""
@@ -270,26 +292,36 @@ def _add_row_without_attack(
 
 
 def _differences_from_baseline(
-    group: RecordGroup, attack: str, metric: Metric, runs_by_row: Mapping[Key, SeedRuns]
+    metric: Metric,
+    runs_by_row: Mapping[Key, SeedRuns],
+    baseline: str,
+    baseline_runs: SeedRuns,
+    seeds: set[int],
+    *,
+    count_diverged: bool = False,
 ) -> Iterable[FilledColumn]:
     """Return paired differences from the baseline under the same attack, Holm-corrected."""
-    baseline = group.runs(group.baseline, attack)
+    diverged = metric.diverged if count_diverged else None
     # The seeds that are left when others failed would be biased.
-    if len(group.seeds) < 2 or len(runs_by_row) < 2 or baseline.problem(group.seeds):
+    if len(seeds) < 2 or len(runs_by_row) < 2 or baseline_runs.problem(seeds, divergence=diverged is None):
         return
     column = Column.from_metric(
         metric,
-        name=f"{metric.name}_against_{group.baseline}",
-        title=f"{metric.title} against {group.baseline}",
-        meaning=f"Less that of {group.baseline} with the same seeds; p by paired t tests, Holm-corrected.",
+        name=f"{metric.name}_against_{baseline}",
+        title=f"{metric.title} against {baseline}",
+        meaning=f"Less that of {baseline} with the same seeds; p by paired t tests, Holm-corrected.",
         low=-1.0 if metric.is_share else None,
     )
     differences = {
         key: difference
         for key, runs in runs_by_row.items()
-        if key != group.baseline
-        and not runs.problem(group.seeds)
-        and (difference := paired_difference(runs.values(metric.name), baseline.values(metric.name)))
+        if key != baseline
+        and not runs.problem(seeds, divergence=diverged is None)
+        and (
+            difference := paired_difference(
+                runs.values(metric.name, diverged), baseline_runs.values(metric.name, diverged)
+            )
+        )
     }
     tested = [key for key, difference in differences.items() if difference.p is not None]
     ps = dict(zip(tested, holm_adjusted_p_values([differences[key].p or 0.0 for key in tested]), strict=True))
@@ -298,7 +330,7 @@ def _differences_from_baseline(
         {
             key: TableCell.from_estimate(
                 difference.estimate, column, f"p {_format_p_value(ps[key])}" if key in ps else ""
-            ).with_records([*runs_by_row[key].records.values(), *baseline.records.values()])
+            ).with_records([*runs_by_row[key].records.values(), *baseline_runs.records.values()])
             for key, difference in differences.items()
         },
     )
@@ -320,32 +352,83 @@ def _machine_note(group: RecordGroup) -> list[str]:
 
 
 def _sweep_tables(sweep: Sweep) -> Iterable[Table]:
-    for metric in (metric for metric in sweep.metrics if metric.headline):
-        columns = [
-            Column.from_metric(
-                metric, name=f"{sweep.parameter}-{value:g}", title=f"{sweep.parameter} = {value:g}", ranked=False
-            )
-            for value in sweep.values
-        ]
-        filled = [
-            FilledColumn(
-                column,
-                {
-                    label: sweep.runs[label, value].cell(metric, column, sweep.seeds)
-                    for label in sweep.rows_by_metric[metric.name]
-                    if (label, value) in sweep.runs
-                },
-            )
-            for column, value in zip(columns, sweep.values, strict=True)
-        ]
-        yield Table.from_columns(
-            filled,
-            rows=sweep.rows_by_metric[metric.name],
-            flags=lambda label: sweep.measure.row_flags(sweep.records(label)),
-            defense=sweep.rows_by_metric[metric.name].__getitem__,
-            name=slug(f"sweep-{sweep.title}-{metric.name}"),
-            title=f"{sweep.title}: {metric.title} by {sweep.parameter}",
-            section=sweep.measure.section,
-            keys=(sweep.key,),
-            notes=(metric.meaning,),
-        )
+    for metric in sweep.metrics:
+        rows = sweep.rows_by_metric[metric.name]
+        if metric.headline or (sweep.is_of_attacks and metric.is_share and metric.kind == "number"):
+            filled = [_sweep_column(sweep, metric, value) for value in sweep.values]
+            title = Column.from_metric(metric).title
+            yield _build_sweep_table(sweep, filled, rows, metric.name, title, metric.meaning, metric)
+        if metric.headline and sweep.is_of_attacks and _compares_rows(sweep):
+            differences = [each for value in sweep.values for each in _sweep_difference_column(sweep, metric, value)]
+            others = [label for label in rows if any(label in each.cells for each in differences)]
+            if others:
+                title = f"{Column.from_metric(metric).title} against {sweep.baseline}"
+                meaning = differences[0].column.meaning
+                name = f"{metric.name}-against-{sweep.baseline}"
+                yield _build_sweep_table(sweep, differences, others, name, title, meaning, metric)
+
+
+def _compares_rows(sweep: Sweep) -> bool:
+    """Return whether tests compare its rows: results of defenses that one attack has on all of them."""
+    return not sweep.measure.observed and not sweep.measure.alone
+
+
+def _sweep_column(sweep: Sweep, metric: Metric, value: float) -> FilledColumn:
+    """Return the column of one value, with marks for the best rows where an attack is varied and rows differ."""
+    column = _column_of_value(sweep, value, Column.from_metric(metric))
+    found = {label: sweep.cell(metric, column, label, value) for label in sweep.rows_by_metric[metric.name]}
+    filled = FilledColumn(column, {label: cell for label, cell in found.items() if cell})
+    if not (sweep.is_of_attacks and _compares_rows(sweep)):
+        return filled
+    values = {label: sweep.runs[label, value].values(metric.name, metric.diverged) for label in filled.cells}
+    marked = filled.with_marks(values, sweep.seeds)
+    return filled if all(cell.mark for cell in marked.cells.values() if cell.mean is not None) else marked
+
+
+def _sweep_difference_column(sweep: Sweep, metric: Metric, value: float) -> Iterable[FilledColumn]:
+    """Return the column of differences from the baseline at one value."""
+    labels = sweep.rows_by_metric[metric.name]
+    runs: dict[Key, SeedRuns] = {label: sweep.runs[label, value] for label in labels if (label, value) in sweep.runs}
+    baseline = sweep.runs.get((sweep.baseline, value), SeedRuns())
+    for each in _differences_from_baseline(metric, runs, sweep.baseline, baseline, sweep.seeds, count_diverged=True):
+        yield replace(each, column=_column_of_value(sweep, value, each.column))
+
+
+def _column_of_value(sweep: Sweep, value: float, column: Column) -> Column:
+    """Return a column of one value; the unit is in the table's title, since it is not that of the parameter."""
+    title = f"{sweep.parameter} = {value:g}"
+    return column.model_copy(update={"name": f"{sweep.parameter}-{value:g}", "title": title, "ranked": False})
+
+
+def _build_sweep_table(
+    sweep: Sweep,
+    filled: Sequence[FilledColumn],
+    rows: Iterable[str],
+    name: str,
+    title: str,
+    meaning: str,
+    metric: Metric,
+) -> Table:
+    return Table.from_columns(
+        filled,
+        rows=rows,
+        flags=lambda label: sweep.measure.row_flags(sweep.records(label)),
+        defense=sweep.rows.__getitem__,
+        name=slug(f"sweep-{sweep.title}-{name}"),
+        title=f"{sweep.title}: {title} by {sweep.parameter}",
+        section=sweep.measure.section,
+        keys=(sweep.key,),
+        notes=(meaning, *_sweep_notes(sweep, metric)),
+        answers="none",
+    )
+
+
+def _sweep_notes(sweep: Sweep, metric: Metric) -> Iterable[str]:
+    """Yield notes on runs that diverged or are undefined, and on the setting of a swept attack."""
+    records = [record for label in sweep.rows_by_metric[metric.name] for record in sweep.records(label)]
+    if metric.diverged is not None and any(record.metrics.get("diverged") for record in records):
+        yield f"Runs that diverged count with {Column.from_metric(metric).format_value(metric.diverged)}."
+    if any(map(is_undefined, records)):
+        yield UNDEFINED
+    if sweep.is_of_attacks:
+        yield from sweep.measure.table_notes(records) if records else ()

@@ -81,9 +81,9 @@ class SeedRuns:
     def values(self, metric: str, diverged: float | None = None) -> dict[int, float]:
         """Return a metric by seed, for the seeds that have it; with `diverged`, that value for runs that diverged."""
         by_seed = {
-            seed: record.metrics.get(metric) if is_usable(record) else diverged
+            seed: diverged if record.metrics.get("diverged") else record.metrics.get(metric)
             for seed, record in self.records.items()
-            if record.status == "done"
+            if record.status == "done" and not is_undefined(record)
         }
         return {seed: float(value) for seed, value in by_seed.items() if isinstance(value, int | float)}
 
@@ -96,15 +96,26 @@ class SeedRuns:
         """Return why values are incomplete, in a few words; an empty text if they are not."""
         counts = {
             "failed": sum(record.status == "failed" for record in self.records.values()),
+            "undefined": sum(map(is_undefined, self.records.values())),
             "diverged": self.diverged if divergence else 0,
             "missing": len(seeds - set(self.records)),
         }
+        if counts["undefined"] == len(seeds):
+            return "undefined"
         return ", ".join(f"{count} of {len(seeds)} {what}" for what, count in counts.items() if count)
 
-    def cell(self, metric: Metric, column: Column, seeds: set[int], note: str = "") -> TableCell:
-        """Return the mean over seeds with its interval, or why there is none."""
-        values = self.values(metric.name)
-        if problem := self.problem(seeds):
+    def cell(
+        self, metric: Metric, column: Column, seeds: set[int], note: str = "", *, count_diverged: bool = False
+    ) -> TableCell:
+        """Return the mean over seeds with its interval, or why there is none.
+
+        With `count_diverged`, diverged runs count with the value that the metric declares for them, if any.
+        """
+        diverged = metric.diverged if count_diverged else None
+        values = self.values(metric.name, diverged)
+        if diverged is not None and self.diverged:
+            note = ", ".join(filter(None, (note, f"{self.diverged} of {len(seeds)} diverged")))
+        if problem := self.problem(seeds, divergence=diverged is None):
             cell = TableCell(text=problem)
         elif metric.trials:
             cell = self._pooled_cell(metric, values, note) if len(values) == len(self.records) else TableCell()
@@ -124,8 +135,13 @@ class SeedRuns:
 
 
 def is_usable(record: Record) -> bool:
-    """Return whether a record is finished and has not diverged."""
-    return record.status == "done" and not record.metrics.get("diverged")
+    """Return whether a record is finished, has not diverged and is not undefined."""
+    return record.status == "done" and not record.metrics.get("diverged") and not is_undefined(record)
+
+
+def is_undefined(record: Record) -> bool:
+    """Return whether a finished record has no result, since its measure calls its setting undefined."""
+    return record.status == "done" and measure_class([record]).is_undefined(record)
 
 
 @dataclass(frozen=True)

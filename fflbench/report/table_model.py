@@ -234,6 +234,8 @@ class Table(_Model):
     notes: tuple[str, ...] = ()
     in_summary: bool = Field(default=False, exclude=True)
     """Whether `fflbench run` prints it without `--tables all`."""
+    answers: Literal["leaders", "ranges", "none"] = Field(default="leaders", exclude=True)
+    """Sentences above it: who leads in the first column that tests compare, the range of each column, or none."""
 
     @classmethod
     def from_columns(

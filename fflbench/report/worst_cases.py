@@ -52,7 +52,8 @@ def _worst_case(
                 return TableCell(text="no attack-free baseline"), {}
             figures[name], diverged[name] = _subtract_baseline(ours, theirs), runs.diverged
     if problems:
-        several = "diverged" if any("diverged" in problem for problem in problems) else "incomplete"
+        kinds = ("undefined", "diverged")
+        several = next((kind for kind in kinds if any(kind in problem for problem in problems)), "incomplete")
         return TableCell(text=problems[0] if len(tried) == 1 else several), {}
     complete = {name: by_seed for name, by_seed in figures.items() if set(by_seed) == group.seeds}
     if not complete:

@@ -1,6 +1,7 @@
 """Records as a run would write them, with figures that a test chooses; and ways to find a figure in tables."""
 
 from fflbench import registry
+from fflbench.attacker_tolerance import undefined_reason
 from fflbench.errors import NotRegisteredError
 from fflbench.federation import chain
 from fflbench.records.cell_configuration import CHAIN, GOALS, registered_parts, restrict_defense
@@ -186,6 +187,19 @@ def as_failed(finished, error="boom"):
 def as_diverged(finished):
     """The same cell, with a loss that is not finite."""
     return finished.model_copy(update={"metrics": finished.metrics | {"test_loss": None, "diverged": True}})
+
+
+def as_undefined(finished):
+    """The same cell, with a rule that has no aggregate in any round for so many attackers."""
+    reason = undefined_reason('rule "bulyan"', "f <= (n - 3)/4", 5, 20)
+    return as_kept(finished, reason)
+
+
+def as_kept(finished, reason):
+    """The same cell, with a server that keeps its model in every round."""
+    history = [item | {"kept_because": reason} for item in finished.history]
+    facts = finished.facts | {"rounds_that_kept_the_model": len(history)}
+    return finished.model_copy(update={"history": history, "facts": facts})
 
 
 def as_sweep_value(single, kind, parameter, value, label):

@@ -43,6 +43,18 @@ def test_a_table_without_tests_has_no_sentences():
     assert answer_sentences(table(("", "", "", ""))) == []
 
 
+def test_a_table_of_ranges_has_one_sentence_per_column_with_values():
+    ranges = table(("", "", "", "")).model_copy(update={"answers": "ranges"})
+    assert answer_sentences(ranges) == [
+        "Worst untargeted: from 25.00% (krum) to 96.00% (median).",
+        "Server, s: from 0.10 (ffl and krum) to 0.50 (median).",
+    ]
+
+
+def test_a_table_may_ask_for_no_sentences():
+    assert answer_sentences(table(("best", "", "", "")).model_copy(update={"answers": "none"})) == []
+
+
 def test_long_lists_are_cut():
     rows = tuple(Row(keys=(f"d{place}",), defense="d", cells=(TableCell(mean=0.9, mark="tied"),)) for place in range(9))
     last = Row(keys=("last",), defense="d", cells=(TableCell(mean=0.1),))

@@ -12,7 +12,7 @@ from fflbench.report import leaderboard
 from fflbench.report.loaded_records import Records
 from fflbench.report.table_model import Column, Row, Table, TableCell
 from tests.report.record_folders import write_run_folder
-from tests.report.synthetic_records import WHOLE, make_record, reconstruction_record, robustness_record
+from tests.report.synthetic_records import WHOLE, as_undefined, make_record, reconstruction_record, robustness_record
 from tests.report.test_page import BROWSER
 
 HOSTILE = '<script>alert(1)</script> & "quoted" $x_1$ \x1b[31m'
@@ -184,6 +184,12 @@ def test_a_frame_has_no_figures_of_a_model_that_diverged(pandas):
     diverged = robustness_record("none", seed=1, accuracy=0.0)
     diverged = diverged.model_copy(update={"metrics": diverged.metrics | {"diverged": True}})
     assert Records([whole, diverged]).frame()["accuracy"].mean() == pytest.approx(0.9)
+
+
+def test_a_frame_has_no_figures_of_a_rule_that_is_undefined(pandas):
+    undefined = as_undefined(robustness_record("none", seed=1, accuracy=0.1))
+    frame = Records([robustness_record("none", accuracy=0.9), undefined]).frame()
+    assert frame["accuracy"].mean() == pytest.approx(0.9)
 
 
 def test_loaded_records_stand_in_the_order_of_leaderboards(tmp_path):
