@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Any
 
 from fflbench.measures import tolerated_shares
 from fflbench.plugin import (
@@ -33,6 +34,10 @@ PROMISED = (
     "over seeds. The smaller the better; above ten or so it guarantees little."
 )
 EPSILON = Column(name="epsilon", title="epsilon", meaning=PROMISED, digits=1, higher_is_better=False)
+OTHER_F = (
+    "The lowest mean accuracy with another f than the row's, under the attacks that were run with it; both are named."
+)
+MISJUDGED = "f"
 LEFT_OUT = "Honest participants that the defense excludes at the end, over all attacks."
 COUNTED = "Number of untargeted attacks behind the worst case; each deviation from a protocol counts."
 ATTACKS = Column(name="attacks", title="attacks", meaning=COUNTED, digits=0, seeded=False)
@@ -80,7 +85,7 @@ def summary_columns(group: record_groups.RecordGroup) -> list[FilledColumn]:
         column = Column.from_metric(accuracy, name="worst_accuracy", title="worst untargeted", meaning=meaning)
         worst = worst_case_column(group, accuracy, column, others)
         filled += [*worst.rank_column(), worst, _attack_count_column(group, others)]
-        filled += _mean_over_attacks_column(group, accuracy, others)
+        filled += [*_mean_over_attacks_column(group, accuracy, others), *_misjudged_f_column(group, accuracy)]
     elif group.no_attack:
         column = Column.from_metric(accuracy, name="clean", title="accuracy without attack")
         filled.append(worst_case_column(group, accuracy, column, [group.no_attack]))
@@ -129,6 +134,24 @@ def _mean_over_attacks_column(
     yield FilledColumn(column, cells).with_marks(values, group.seeds)
 
 
+def _misjudged_f_column(group: record_groups.RecordGroup, accuracy: Metric) -> Iterable[FilledColumn]:
+    """Yield the column of the worst case of defenses that were given another f than in their rows, if any were."""
+    by_defense: dict[str, list[Record]] = {}
+    for record in group.variants:
+        swept = record.sweep["defense"]
+        if swept["parameter"] == MISJUDGED and not record.facts.get("targeted"):
+            attack = f"f = {swept['value']}, {record_groups.attack_label(record)}"
+            labels = record.labels | {"defense": swept["label"], "attack": attack}
+            by_defense.setdefault(swept["label"], []).append(record.model_copy(update={"labels": labels, "sweep": {}}))
+    column = Column.from_metric(accuracy, name="misjudged_f", title="f misjudged", meaning=OTHER_F)
+    cells: dict[Any, TableCell] = {}
+    for records in by_defense.values():
+        own = record_groups.RecordGroup(group.measure, group.title, group.task, tuple(records))
+        cells |= worst_case_column(own, accuracy, column, own.attacks).cells
+    if cells:
+        yield FilledColumn(column, cells)
+
+
 def _metric_by_name(group: record_groups.RecordGroup, name: str) -> Metric:
     return next(metric for metric in group.measure.metrics if metric.name == name)
 
@@ -162,7 +185,7 @@ def joined_columns(records: Sequence[Record]) -> list[FilledColumn]:
     if not _has_worst_cases(group):
         return tolerated_shares.tolerated_share_columns(group)
     aimed = targeted_attacks(group)
-    left_out = {EXCLUDED.name, ATTACKS.name, "mean_accuracy", *(aimed if len(aimed) > 1 else ())}
+    left_out = {EXCLUDED.name, ATTACKS.name, "mean_accuracy", "misjudged_f", *(aimed if len(aimed) > 1 else ())}
     return [each for each in summary_columns(group) if each.column.name not in left_out]
 
 

@@ -31,7 +31,7 @@ def _first_group_per_measure(task: str, groups: Sequence[RecordGroup]) -> list[R
 
 
 def _measure_columns(group: RecordGroup) -> Iterable[FilledColumn]:
-    given = group.measure.joined_columns(group.records)
+    given = group.measure.joined_columns((*group.records, *group.variants))
     for filled in _worst_case_columns(group) if given is None else given:
         yield replace(filled, column=filled.column.model_copy(update={"section": group.measure.section}))
 

@@ -155,6 +155,8 @@ class RecordGroup:
     records: tuple[Record, ...]
     reported: frozenset[str] = frozenset()
     """Ids of records that were reported from outside."""
+    variants: tuple[Record, ...] = ()
+    """Records of its rows' defenses with other values of a parameter, as of a misjudged f: no rows of their own."""
 
     @property
     def heading(self) -> str:
@@ -271,8 +273,17 @@ def group_records(records: Sequence[Record], reported: Iterable[str] = ()) -> li
             of_task = [record for record in of_measure if record.labels["task"] == task]
             for setting, of_setting in records_by_setting(of_task, excluded_parameter=measure.observed).items():
                 head = f"{title} ({setting})" if setting else title
-                made.append(RecordGroup(measure, head, task, tuple(of_setting), frozenset(reported)))
+                rows, variants = _split_variants(of_setting)
+                made.append(RecordGroup(measure, head, task, rows, frozenset(reported), variants))
     return made
+
+
+def _split_variants(records: Sequence[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+    """Return the records of rows, and those of a sweep over a defense that is a row by itself."""
+    alone = {record.labels["defense"] for record in records if Kind.DEFENSE not in record.sweep}
+    swept = [record.sweep.get(Kind.DEFENSE, {}).get("label") in alone for record in records]
+    rows = tuple(record for record, is_variant in zip(records, swept, strict=True) if not is_variant)
+    return rows, tuple(record for record, is_variant in zip(records, swept, strict=True) if is_variant)
 
 
 def records_by_setting(records: Sequence[Record], *, excluded_parameter: str = "") -> dict[str, list[Record]]:

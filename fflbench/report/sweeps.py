@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
-from fflbench.records.cell_configuration import defense_parts
+from fflbench.records.cell_configuration import defense_parts, parameter_values
 from fflbench.records.record import Record
 from fflbench.registry import Kind
 from fflbench.report.record_groups import (
@@ -102,11 +102,23 @@ def find_sweeps(groups: Sequence[RecordGroup]) -> list[Sweep]:
     """Return all sweeps of at least two values."""
     by_key: dict[tuple[str, ...], list[tuple[RecordGroup, Record]]] = {}
     for group in groups:
-        for record in group.records:
+        for record in (*group.records, *_variants_and_their_rows(group)):
             for kind in record.sweep:
                 by_key.setdefault(_sweep_key(group, record, kind), []).append((group, record))
     made = [_build_sweep(key[0], members) for key, members in by_key.items()]
     return [sweep for sweep in made if len(sweep.values) > 1]
+
+
+def _variants_and_their_rows(group: RecordGroup) -> Iterator[Record]:
+    """Yield variants of a group's defenses, and under the same attacks the rows that they vary, as one more value."""
+    yield from group.variants
+    swept = {(record.sweep[Kind.DEFENSE]["label"], attack_label(record)): record for record in group.variants}
+    for record in group.records:
+        if variant := swept.get((record.labels["defense"], attack_label(record))):
+            of_sweep = variant.sweep[Kind.DEFENSE]
+            own = parameter_values(record.configuration["defense"], of_sweep["parameter"])
+            for value in [value for value in own if isinstance(value, int | float)][:1]:
+                yield record.model_copy(update={"sweep": {Kind.DEFENSE.value: {**of_sweep, "value": value}}})
 
 
 def swept_attacks(group: RecordGroup) -> list[str]:

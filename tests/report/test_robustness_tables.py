@@ -287,3 +287,46 @@ def test_an_attack_weaker_than_noise_is_flagged():
     strong = [*others, *records_of_three_seeds(attack="noise-control", accuracy=0.7)]
     assert not any("takes less accuracy" in flag for flag in build_board("own", strong).flags)
     assert any("noise-control was not run" in flag for flag in build_board("own", others).flags)
+
+
+def with_f(f, accuracy, attack="min-max", seed=0, **fields):
+    """A record of multi-krum with an f, under that name or as a point of a sweep over f."""
+    swept = {"sweep": {"defense": {"parameter": "f", "value": f, "label": "multi-krum"}}} if fields else {}
+    parameters = {"defense": {"f": f}}
+    return robustness_record(
+        attack, "multi-krum", accuracy=accuracy, seed=seed, parameters=parameters, **swept, **fields
+    )
+
+
+def misjudged(f, accuracy, attack="min-max", seed=0):
+    return with_f(f, accuracy, attack, seed, labels={"defense": f"multi-krum (f = {f})"})
+
+
+def misjudged_records():
+    true = [with_f(4, 0.9, attack, seed) for attack in ("min-max", "mimic") for seed in (0, 1)]
+    others = [misjudged(2, 0.5, seed=seed) for seed in (0, 1)] + [misjudged(8, 0.7, seed=seed) for seed in (0, 1)]
+    return [*true, *others, *(robustness_record("min-max", accuracy=0.2, seed=seed) for seed in (0, 1))]
+
+
+def test_a_misjudged_f_is_a_column_and_no_row():
+    board = build_board("own", misjudged_records())
+    table = find_table(board, "digits-mlp-summary")
+    assert [row.label for row in table.rows] == ["multi-krum", "fedavg"]
+    place = [column.name for column in table.columns].index("misjudged_f")
+    cells = {row.label: row.cells[place] for row in table.rows}
+    assert cells["multi-krum"].mean == 0.5
+    assert cells["multi-krum"].note == "f = 2, min-max"
+    assert cells["fedavg"].mean is None
+
+
+def test_a_misjudged_f_is_compared_with_that_of_the_row_in_a_table_by_f():
+    table = find_table(build_board("own", misjudged_records()), "sweep-digits-mlp-robustness-multi-krum-accuracy")
+    assert [column.title for column in table.columns] == ["f = 2", "f = 4", "f = 8"]
+    assert [[cell.mean for cell in row.cells] for row in table.rows] == [[0.5, 0.9, 0.7]]
+
+
+def test_a_sweep_over_a_defense_that_is_no_row_by_itself_keeps_its_rows():
+    records = [misjudged(f, 0.5, seed=seed) for f in (2, 8) for seed in (0, 1)]
+    table = find_table(build_board("own", records), "digits-mlp-summary")
+    assert [row.label for row in table.rows] == ["multi-krum (f = 2)", "multi-krum (f = 8)"]
+    assert "misjudged_f" not in [column.name for column in table.columns]
