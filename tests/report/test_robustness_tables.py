@@ -14,6 +14,7 @@ from tests.report.synthetic_records import (
     WHOLE,
     as_diverged,
     as_failed,
+    as_undefined,
     change_records_with_labels,
     find_cell,
     find_table,
@@ -287,3 +288,9 @@ def test_an_attack_weaker_than_noise_is_flagged():
     strong = [*others, *records_of_three_seeds(attack="noise-control", accuracy=0.7)]
     assert not any("takes less accuracy" in flag for flag in build_board("own", strong).flags)
     assert any("noise-control was not run" in flag for flag in build_board("own", others).flags)
+
+
+def test_a_defense_that_is_undefined_under_an_attack_has_no_worst_case():
+    changed = change_records_with_labels(WHOLE, as_undefined, attack="gaussian-noise", defense="median")
+    found = find_cell(build_summary_table(changed), "median", "worst_accuracy")
+    assert (found.mean, found.text) == (None, "undefined")
