@@ -10,7 +10,7 @@ from fflbench.records.cell_configuration import registered_parts
 from fflbench.records.manifest import RESULTS_VERSION
 from fflbench.records.record import Record
 from fflbench.registry import Kind
-from fflbench.report import all_measures_table, metric_tables
+from fflbench.report import all_measures_table, metric_tables, sweep_tables
 from fflbench.report.other_processors import mark_other_processors
 from fflbench.report.record_groups import group_records, measure_class, records_by_measure
 from fflbench.report.table_model import Board, Table
@@ -29,7 +29,8 @@ def build_board(suite: str, records: Sequence[Record], reported_origins: Mapping
     measured = records_by_measure(records)
     for name, of_measure in measured.items():
         first = [*measure_class(of_measure).summary_tables(of_measure)]
-        others = metric_tables.build_tables([group for group in every if group.records[0].measure == name])
+        groups = [group for group in every if group.records[0].measure == name]
+        others = [*metric_tables.build_tables(groups), *sweep_tables.build_sweep_tables(groups)]
         own = [*first, *others, *measure_class(of_measure).extra_tables(of_measure)]
         tables += own
         summary += [] if joined else first or own[:1]

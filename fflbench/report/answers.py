@@ -11,12 +11,12 @@ Place = tuple[Row, TableCell]
 
 
 def answer_sentences(table: Table) -> list[str]:
-    """Return the sentences that a table asks for.
+    """Return the sentences that a table asks for; none above a sweep, of which no single column stands for all.
 
     By default, these say who leads in the first column that tests compare, who falls behind, and the range of other
     sections.
     """
-    if table.answers == "none":
+    if table.is_sweep:
         return []
     if table.answers == "ranges":
         return [*filter(None, (_range_of_column(table, place) for place in range(len(table.columns))))]

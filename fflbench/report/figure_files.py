@@ -19,6 +19,9 @@ MARKS = "osD^vPX*<>hp"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """Okabe and Ito's colours, which the colour-blind can distinguish; marks and dashes distinguish lines in grey."""
 
+PANELS = 9
+"""Number of panels that are drawn; the CSV file beside the figure has all values."""
+
 Numbers = Sequence[Sequence[Any]]
 """Rows of a CSV file, the first its header."""
 

@@ -265,9 +265,9 @@ def _render_markdown_page(board: Board, figures: Sequence[ReportFigure], command
     meanings = {
         column.title: column.meaning
         for table in board.tables
-        for column in table.columns
         # Columns of sweeps have the same titles, whatever their metric, which is explained below each table.
-        if column.meaning not in table.notes
+        if not table.is_sweep
+        for column in table.columns
     }
     lines += [f"- **{escape_markdown(title)}**: {escape_markdown(meaning)}" for title, meaning in meanings.items()]
     return "\n".join(lines) + "\n"

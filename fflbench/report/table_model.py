@@ -234,8 +234,10 @@ class Table(_Model):
     notes: tuple[str, ...] = ()
     in_summary: bool = Field(default=False, exclude=True)
     """Whether `fflbench run` prints it without `--tables all`."""
-    answers: Literal["leaders", "ranges", "none"] = Field(default="leaders", exclude=True)
-    """Sentences above it: who leads in the first column that tests compare, the range of each column, or none."""
+    is_sweep: bool = Field(default=False, exclude=True)
+    """Whether its columns are values of one parameter, of a metric that its notes explain."""
+    answers: Literal["leaders", "ranges"] = Field(default="leaders", exclude=True)
+    """Sentences above it: who leads in the first column that tests compare, or the range of each column."""
 
     @classmethod
     def from_columns(

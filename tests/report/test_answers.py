@@ -51,8 +51,8 @@ def test_a_table_of_ranges_has_one_sentence_per_column_with_values():
     ]
 
 
-def test_a_table_may_ask_for_no_sentences():
-    assert answer_sentences(table(("best", "", "", "")).model_copy(update={"answers": "none"})) == []
+def test_a_sweep_has_no_sentences():
+    assert answer_sentences(table(("best", "", "", "")).model_copy(update={"is_sweep": True})) == []
 
 
 def test_long_lists_are_cut():

@@ -14,6 +14,7 @@ from tests.report.synthetic_records import (
     WHOLE,
     as_diverged,
     as_failed,
+    as_undefined,
     change_records_with_labels,
     find_cell,
     find_table,
@@ -330,3 +331,9 @@ def test_a_sweep_over_a_defense_that_is_no_row_by_itself_keeps_its_rows():
     table = find_table(build_board("own", records), "digits-mlp-summary")
     assert [row.label for row in table.rows] == ["multi-krum (f = 2)", "multi-krum (f = 8)"]
     assert "misjudged_f" not in [column.name for column in table.columns]
+
+
+def test_a_defense_that_is_undefined_under_an_attack_has_no_worst_case():
+    changed = change_records_with_labels(WHOLE, as_undefined, attack="gaussian-noise", defense="median")
+    found = find_cell(build_summary_table(changed), "median", "worst_accuracy")
+    assert (found.mean, found.text) == (None, "undefined")
