@@ -7,8 +7,9 @@ from fflbench.measures.measure import Measure
 from fflbench.metrics import Metric
 from fflbench.records.cell_configuration import defense_parts
 from fflbench.records.record import Record
-from fflbench.report.record_groups import RecordGroup, attack_runs_by_name, strongest_attack_cell
+from fflbench.report.record_groups import RecordGroup, attack_runs_by_name
 from fflbench.report.table_model import OVERALL, Column, FilledColumn, Table, best_first
+from fflbench.report.worst_cases import strongest_attack_cell
 from fflbench.safe_texts import slug
 
 

@@ -25,12 +25,12 @@ from fflbench.report.record_groups import (
     is_usable,
     measure_class,
     records_by_measure,
-    strongest_attack,
 )
 from fflbench.report.statistics import Estimate, estimate_mean
 from fflbench.report.sweep_figures import draw_sweep
 from fflbench.report.sweeps import find_sweeps
 from fflbench.report.table_model import OVERALL, RANK, Board, Column, Table
+from fflbench.report.worst_cases import strongest_attack
 from fflbench.safe_texts import slug
 
 if TYPE_CHECKING:

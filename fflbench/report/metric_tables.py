@@ -18,13 +18,11 @@ from fflbench.report.record_groups import (
     SeedRuns,
     attack_runs_by_name,
     measure_parameters,
-    strongest_attack,
-    strongest_attack_cell,
 )
 from fflbench.report.statistics import estimate_mean, holm_adjusted_p_values, paired_difference
 from fflbench.report.sweeps import swept_attacks
 from fflbench.report.table_model import Column, FilledColumn, Table, TableCell
-from fflbench.report.worst_cases import worst_case_column
+from fflbench.report.worst_cases import strongest_attack, strongest_attack_cell, worst_case_column
 from fflbench.safe_texts import slug
 
 Key = str | tuple[str, str]

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean
 from typing import Any
 
 from fflbench import registry
@@ -18,7 +17,6 @@ from fflbench.report.table_model import SECTIONS, Column, TableCell, round_to_tw
 
 BASELINE, NO_ATTACK = "fedavg", "none"
 """Names of the defense that others are compared with, and of the attack that does nothing."""
-NOTHING = "there is no value"
 NOTED = {"transport": "a transport", "preaggregations": "pre-aggregations", "rule": "a rule"}
 
 
@@ -380,35 +378,3 @@ def attack_runs_by_name(
                 row, attack, observation
             )
     return runs_of
-
-
-def strongest_attack(metric: Metric, runs_by_attack: Mapping[str, SeedRuns], seeds: set[int]) -> tuple[str, str]:
-    """Return the name of the attack that is worst for the defense by the mean over seeds, or why none is known.
-
-    By the mean and not seed by seed: of several attacks at chance level, the luckiest of each seed would look as if it
-    succeeded.
-    """
-    problems = [problem for runs in runs_by_attack.values() if (problem := runs.problem(seeds))]
-    if problems:
-        return "", problems[0] if len(runs_by_attack) == 1 else f"{len(problems)} of {len(runs_by_attack)} incomplete"
-    means = {
-        name: fmean(values.values()) for name, runs in runs_by_attack.items() if (values := runs.values(metric.name))
-    }
-    if not means:
-        return "", NOTHING
-    sign = 1 if metric.higher_is_better else -1
-    # Ties by name, whatever the order of the records.
-    return min(means, key=lambda name: (sign * means[name], name)), ""
-
-
-def strongest_attack_cell(
-    metric: Metric, column: Column, runs_by_attack: Mapping[str, SeedRuns], seeds: set[int]
-) -> TableCell:
-    """Return the cell of the attack that is worst for the defense, with its name where there are several."""
-    best, problem = strongest_attack(metric, runs_by_attack, seeds)
-    if problem:
-        text = "" if problem == NOTHING else problem
-        return TableCell(text=text).with_records(
-            record for runs in runs_by_attack.values() for record in runs.records.values()
-        )
-    return runs_by_attack[best].cell(metric, column, seeds, best)

@@ -1,11 +1,14 @@
 """Worst cases of defenses: the worst mean over seeds of all attacks and deviations."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from fflbench.metrics import Metric
 from fflbench.report.record_groups import RecordGroup, SeedRuns, attack_runs_by_name
 from fflbench.report.statistics import BySeed, worst_mean
 from fflbench.report.table_model import Column, FilledColumn, TableCell
+
+NOTHING = "there is no value"
 
 
 def worst_case_column(
@@ -68,3 +71,38 @@ def _subtract_baseline(values: BySeed, baseline: BySeed | None) -> BySeed:
     if baseline is None:
         return values
     return {seed: value - baseline[seed] for seed, value in values.items() if seed in baseline}
+
+
+# The strongest attack by the mean
+
+
+def strongest_attack(metric: Metric, runs_by_attack: Mapping[str, SeedRuns], seeds: set[int]) -> tuple[str, str]:
+    """Return the name of the attack that is worst for the defense by the mean over seeds, or why none is known.
+
+    By the mean and not seed by seed: of several attacks at chance level, the luckiest of each seed would look as if it
+    succeeded.
+    """
+    problems = [problem for runs in runs_by_attack.values() if (problem := runs.problem(seeds))]
+    if problems:
+        return "", problems[0] if len(runs_by_attack) == 1 else f"{len(problems)} of {len(runs_by_attack)} incomplete"
+    means = {
+        name: fmean(values.values()) for name, runs in runs_by_attack.items() if (values := runs.values(metric.name))
+    }
+    if not means:
+        return "", NOTHING
+    sign = 1 if metric.higher_is_better else -1
+    # Ties by name, whatever the order of the records.
+    return min(means, key=lambda name: (sign * means[name], name)), ""
+
+
+def strongest_attack_cell(
+    metric: Metric, column: Column, runs_by_attack: Mapping[str, SeedRuns], seeds: set[int]
+) -> TableCell:
+    """Return the cell of the attack that is worst for the defense, with its name where there are several."""
+    best, problem = strongest_attack(metric, runs_by_attack, seeds)
+    if problem:
+        text = "" if problem == NOTHING else problem
+        return TableCell(text=text).with_records(
+            record for runs in runs_by_attack.values() for record in runs.records.values()
+        )
+    return runs_by_attack[best].cell(metric, column, seeds, best)
