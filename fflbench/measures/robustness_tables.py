@@ -125,11 +125,16 @@ def _mean_over_attacks_column(
     column = Column.from_metric(accuracy, name="mean_accuracy", title="mean over attacks", meaning=meaning)
     cells, values = {}, {}
     for name in group.rows:
-        runs = list(record_groups.attack_runs_by_name(group, name, attacks, [""]).values())
-        complete = runs and not any(each.problem(group.seeds, divergence=False) for each in runs)
+        by_attack = [record_groups.attack_runs_by_name(group, name, [attack], [""]) for attack in attacks]
+        runs = [each for by_name in by_attack for each in by_name.values()]
+        complete = all(by_attack) and not any(each.problem(group.seeds, divergence=False) for each in runs)
         by_seed = [each.values(accuracy.name, accuracy.diverged) for each in runs]
         values[name] = {seed: fmean(each[seed] for each in by_seed) for seed in sorted(group.seeds)} if complete else {}
-        cell = TableCell.from_estimate(estimate_mean(list(values[name].values())), column) if complete else TableCell()
+        cell = (
+            TableCell.from_estimate(estimate_mean(list(values[name].values())), column)
+            if complete
+            else TableCell(text="incomplete")
+        )
         cells[name] = cell.with_records(record for each in runs for record in each.records.values())
     yield FilledColumn(column, cells).with_marks(values, group.seeds)
 

@@ -32,7 +32,19 @@ NUMBER = re.compile(r"(?<![\w.^-])[-+]?\d[\d,.]*(?![\w-])")
 """Numbers, but not those in names such as VGG16, SHA-256 or CIFAR-10."""
 
 FUNCTIONS = {
-    record_figures: ("records", "core_hours", "number", "percent", "given", "paper", "claim_count", "verdict_count"),
+    record_figures: (
+        "records",
+        "core_hours",
+        "cell_count",
+        "planned_count",
+        "is_complete",
+        "number",
+        "percent",
+        "given",
+        "paper",
+        "claim_count",
+        "verdict_count",
+    ),
     assumptions: (
         "attacks_table",
         "attack_count",

@@ -13,6 +13,8 @@ from fflbench.report.published_tables import record_value
 from fflbench.report.record_groups import SeedRuns, expand_shared_records, measure_class
 from fflbench.report.statistics import estimate_mean, format_number
 from fflbench.report.table_model import Column, TableCell
+from fflbench.suites.plan import plan
+from fflbench.suites.suite import read
 from tests.docs.claims import BOARDS, verdicts
 
 LAST_ROUNDS = re.compile(r"last(\d+)\.(\w+)$")
@@ -173,6 +175,29 @@ def core_hours(board):
     """Return the hours that all cells of a leaderboard took together."""
     seconds = {record.id: record.seconds.get("total", 0.0) for record in records(board).records}
     return number(sum(seconds.values()) / 3600, digits=0)
+
+
+def cell_count(board):
+    """Return the number of cells that a leaderboard has records of."""
+    return Shown(f"{len({record.id for record in records(board).records}):,}")
+
+
+def planned_count(board):
+    """Return the number of cells that the suite of a leaderboard plans."""
+    return Shown(f"{len(_planned_cells(board)):,}")
+
+
+def is_complete(board):
+    """Return whether a leaderboard has every cell of the seeds that it has."""
+    there = {record.id for record in records(board).records}
+    seeds = {record.seed for record in records(board).records}
+    return all(cell.id in there for cell in _planned_cells(board) if cell.seed in seeds)
+
+
+@functools.cache
+def _planned_cells(board):
+    registry.load_installed()
+    return plan(read(board))
 
 
 def number(value, *, digits=2, factor=1.0, powers_from=1e12):

@@ -337,3 +337,11 @@ def test_a_defense_that_is_undefined_under_an_attack_has_no_worst_case():
     changed = change_records_with_labels(WHOLE, as_undefined, attack="gaussian-noise", defense="median")
     found = find_cell(build_summary_table(changed), "median", "worst_accuracy")
     assert (found.mean, found.text) == (None, "undefined")
+
+
+def test_a_mean_over_attacks_needs_all_of_them():
+    records = [record for record in misjudged_records() if record.labels["defense"] != "multi-krum (f = 2)"]
+    table = build_summary_table(records)
+    assert find_cell(table, "multi-krum", "mean_accuracy").mean == pytest.approx(0.9)
+    # FedAvg was not run under mimic.
+    assert find_cell(table, "fedavg", "mean_accuracy").text == "incomplete"
