@@ -82,9 +82,15 @@ def strongest_attack(metric: Metric, runs_by_attack: Mapping[str, SeedRuns], see
     By the mean and not seed by seed: of several attacks at chance level, the luckiest of each seed would look as if it
     succeeded.
     """
-    problems = [problem for runs in runs_by_attack.values() if (problem := runs.problem(seeds))]
+    problems = {name: problem for name, runs in runs_by_attack.items() if (problem := runs.problem(seeds))}
     if problems:
-        return "", problems[0] if len(runs_by_attack) == 1 else f"{len(problems)} of {len(runs_by_attack)} incomplete"
+        most = max(problems, key=lambda name: runs_by_attack[name].diverged)
+        if len(runs_by_attack) == 1 or not any(
+            runs.problem(seeds, divergence=False) for runs in runs_by_attack.values()
+        ):
+            # A run that diverged is worse than any that did not.
+            return "", ", ".join(filter(None, (problems[most], most)))
+        return "", f"{len(problems)} of {len(runs_by_attack)} incomplete"
     means = {
         name: fmean(values.values()) for name, runs in runs_by_attack.items() if (values := runs.values(metric.name))
     }

@@ -152,27 +152,27 @@ def test_sentences_are_those_above_the_table_of_the_leaderboard(page):
 
 def test_the_first_rows_of_a_table_are_shown_without_intervals(page):
     part = "{{ table('quick', 'overall-digits-mlp', ['worst_accuracy'], top=1, intervals=%s, notes=false) }}"
-    first = "| median | = 96.17 \\(95.61 to 96.61, noise-control\\) |"
-    assert page(part % "true").splitlines()[2:] == [first]
-    assert page(part % "false").splitlines()[2:] == ["| median | = 96.17 \\(noise-control\\) |"]
-    assert page("{{ row_count('quick', 'overall-digits-mlp') }}") == "7"
+    first = "| trimmed-mean ⚑1 | = 72.28 \\(54.61 to 84.22, adaptive-search\\) |"
+    assert page(part % "true").splitlines()[2:4] == [first, ""]
+    assert page(part % "false").splitlines()[2:4] == ["| trimmed-mean ⚑1 | = 72.28 \\(adaptive-search\\) |", ""]
+    assert page("{{ row_count('quick', 'overall-digits-mlp') }}") == "8"
 
 
 def test_defenses_are_shown_by_the_assumptions_under_which_they_hold(page):
     head, _, *rows = page("{{ holding_table('quick') }}").splitlines()
     assert head.startswith("| the server is given | attackers know their own data |")
     cells = {row.split(" | ")[0]: row for row in rows}
-    assert "median 96.17" in cells["| nothing"]
-    # Its worst accuracy is 25%.
-    assert "foolsgold" not in cells["| nothing"]
-    assert "trimmed-mean 96.06" in cells["| the number of attackers, f"]
-    assert "ffl 96.11" in cells["| mixed updates only, by exchange between participants"]
+    # FoolsGold, at 85.11, loses more than ten points.
+    own = "fedavg 94.28, median 87.06"
+    assert cells["| nothing"] == f"| nothing | {own} | {own} | none of 3; best: median 53.56 |"
+    assert "trimmed-mean 93.11" in cells["| the number of attackers, f"]
+    assert "ffl 93.11" in cells["| mixed updates only, by exchange between participants"]
 
 
 def test_a_defense_that_does_not_hold_is_not_in_bold(page):
     table = page("{{ accuracy_by_knowledge('quick') }}")
-    assert "| nothing | foolsgold | 25.17" in table
-    assert "| nothing | median | **96.17" in table
+    assert "| nothing | foolsgold | 85.11" in table
+    assert "| nothing | median | **87.06" in table
 
 
 def test_attacks_are_shown_with_the_knowledge_that_they_declare(page):
@@ -180,16 +180,16 @@ def test_attacks_are_shown_with_the_knowledge_that_they_declare(page):
         "| `gaussian-noise` | Train honestly, then add noise to every parameter, so that the model does not converge. |"
     )
     assert f"{line} the attackers' own training data |" in page("{{ attacks_table('quick') }}")
-    assert page("{{ attack_count('quick') }} {{ defense_count('quick') }}") == "3 7"
+    assert page("{{ attack_count('quick') }} {{ defense_count('quick') }}") == "5 7"
 
 
 def test_prose_names_the_defenses_at_the_ends_of_columns(page):
-    for end, expected in {"lowest": "`foolsgold` 25.17", "highest": "`median` 96.17"}.items():
+    for end, expected in {"lowest": "`fedavg` 0.00", "highest": "`trimmed-mean` 72.28"}.items():
         it = f"{end}('quick', 'worst_accuracy')"
         assert page("{{ " + it + ".defense }} {{ " + it + ".figure }}") == expected
     gap = "{% set it = largest_gap('quick', 'mean_accuracy', 'worst_accuracy') %}{{ it.defense }} {{ it.other }}"
-    assert page(gap) == "`foolsgold` 25.17"
-    assert page("{{ worst_attacks('quick') }}") == "`noise-control` (4), `gaussian-noise` (3)"
+    assert page(gap) == "`foolsgold` 10.28"
+    assert page("{{ worst_attacks('quick') }}") == "`optimal-inner-product` (5), `adaptive-search` (2)"
 
 
 BUILT_IN = (Kind.TRANSPORT, Kind.PREAGGREGATION, Kind.RULE, Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION)

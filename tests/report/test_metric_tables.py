@@ -298,3 +298,17 @@ def test_rounds_that_kept_the_model_and_had_more_attackers_than_f_are_flagged():
         "there was no usable aggregate and the model was kept in 4 of 20 rounds",
         "more attackers than f were selected in 2 of 20 rounds",
     )
+
+
+def test_of_several_deviations_that_diverged_the_one_with_most_is_named():
+    made = [
+        robustness_record("gaussian-noise", "ffl", seed=seed, deviation={"strategy": strategy})
+        for strategy in (1, 2)
+        for seed in range(3)
+    ]
+    diverged = [
+        as_diverged(record) if record.seed in seeds else record
+        for record, seeds in zip(made, [{0}] * 3 + [{0, 1}] * 3, strict=True)
+    ]
+    table = find_table(build_board("own", [*WHOLE, *diverged]), "digits-mlp-robustness-accuracy")
+    assert find_cell(table, "ffl", "gaussian-noise").text == "2 of 3 diverged, strategy = 2"
