@@ -24,7 +24,7 @@ def test_a_cost_suite_runs_is_kept_shown_and_run_again(fflbench):
     assert "6 cells, 0 done already, 6 to run" in err
     assert "take about" in err
     out, err = fflbench("run", "costs.toml", "--workers", "2", "--tables", "all")
-    for title in ("digits-mlp, runtime (updates = 4)", "digits-mlp, runtime (updates = 6)", "server by updates"):
+    for title in ("digits-mlp, runtime (updates = 4)", "digits-mlp, runtime (updates = 6)", "server, s by updates"):
         assert title in out
     assert "[6/6]" in err
     folder = fflbench.folder / "results/costs"
