@@ -26,7 +26,7 @@ NOTHING, F, ROOT, TUNED, EXCHANGE = GIVEN = (
     "a parameter tuned beforehand",
     "mixed updates only, by exchange between participants",
 )
-"""What a defense gives its server, or lets it see, beyond single updates."""
+"""Assumptions: information that a server is given, or that it is left with, besides single updates."""
 HOLDS_WITHIN = 0.10
 """Accuracy that a defense may lose against FedAvg without attack where tables say that it holds."""
 
