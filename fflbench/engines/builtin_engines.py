@@ -22,3 +22,13 @@ def stacked(model: "FlatModel", data: "LocalData") -> "Engine":
     from fflbench.engines.stacked import Stacked
 
     return Stacked(model, data)
+
+
+@engine("compiled", title="Compiled")
+def compiled(model: "FlatModel", data: "LocalData") -> "Engine":
+    """Train one participant after the other with compiled convolutions; small networks, on a GPU as `loop` does."""
+    if model.flat.device.type != "cpu":
+        return loop(model, data)
+    from fflbench.engines.compiled import Compiled
+
+    return Compiled(model, data)

@@ -4,7 +4,7 @@ Written out rather than left to autograd, whose bookkeeping costs as much as the
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,19 @@ from torch.nn import grad as gradients_of
 
 from fflbench.errors import ParameterError
 
+Array = TypeVar("Array")
+
 
 class Layer:
     """A layer without weights; `backward` follows the `forward` of the same batch."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module: Any = module
+
+    @staticmethod
+    def supports(module: Any) -> bool:
+        """Return whether a module with these settings can be trained."""
+        return not getattr(module, "inplace", False)
 
     def bind(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         """Set the weights, and the tensors that gradients are written to."""
@@ -38,7 +45,11 @@ class Layer:
 
 
 class ReLU(Layer):
-    """Rectified linear unit, without autograd."""
+    """Rectified linear unit, without autograd, which never works in place."""
+
+    @staticmethod
+    def supports(module: Any) -> bool:
+        return True
 
     def forward(self, h: Tensor) -> Tensor:
         self.outputs = torch.relu(h)
@@ -52,6 +63,10 @@ class ReLU(Layer):
 
 class Flatten(Layer):
     """All axes but participants and batch flattened into one."""
+
+    @staticmethod
+    def supports(module: Any) -> bool:
+        return (module.start_dim, module.end_dim) == (1, -1)
 
     def forward(self, h: Tensor) -> Tensor:
         self.shape = h.shape
@@ -94,6 +109,10 @@ class Linear(LearnedLayer):
 class Conv2d(LearnedLayer):
     """Convolutions of all participants, as groups of one large convolution."""
 
+    @staticmethod
+    def supports(module: Any) -> bool:
+        return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+
     def forward(self, h: Tensor) -> Tensor:
         participants, batch = h.shape[:2]
         self.inputs = h.transpose(0, 1).flatten(1, 2)
@@ -120,43 +139,48 @@ class Conv2d(LearnedLayer):
         return back.view(batch, participants, -1, *back.shape[2:]).transpose(0, 1)
 
 
-class Stack:
-    """A sequence of layers."""
+KINDS: Mapping[type[nn.Module], type[Layer]] = {
+    nn.Linear: Linear,
+    nn.Conv2d: Conv2d,
+    nn.ReLU: ReLU,
+    nn.Flatten: Flatten,
+    **dict.fromkeys((nn.MaxPool2d, nn.Sigmoid, nn.Tanh, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.Identity), Layer),
+}
+"""Layers of the stacked engine, by the modules that they stand for."""
 
-    KINDS: ClassVar[dict[type[nn.Module], type[Layer]]] = {
-        nn.Linear: Linear,
-        nn.Conv2d: Conv2d,
-        nn.ReLU: ReLU,
-        nn.Flatten: Flatten,
-        **dict.fromkeys((nn.MaxPool2d, nn.Sigmoid, nn.Tanh, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.Identity), Layer),
-    }
 
-    def __init__(self, model: nn.Module) -> None:
+class Sequence(Generic[Array]):
+    """A sequence of layers of an engine, of the kinds that it has."""
+
+    def __init__(self, model: nn.Module, kinds: Mapping[type[nn.Module], type[Any]], engine: str) -> None:
         # Not `named_children`, which leaves out a module that appears a second time.
         modules: dict[str, Any] = dict(model._modules) if type(model) is nn.Sequential else {"": model}
         learning = [module for module in modules.values() if type(module) in (nn.Linear, nn.Conv2d)]
         for module in modules.values():
-            if not _can_stack(module) or learning.count(module) > 1:
-                raise ParameterError(f'engine = "stacked" cannot train {type(module).__name__}; use engine = "loop"')
+            kind = kinds.get(type(module))
+            if not kind or not kind.supports(module) or learning.count(module) > 1:
+                raise ParameterError(f'engine = "{engine}" cannot train {type(module).__name__}; use engine = "loop"')
         if not all(parameter.requires_grad for parameter in model.parameters()):
-            raise ParameterError('engine = "stacked" cannot train a model with frozen parameters; use engine = "loop"')
-        self.layers = {name: self.KINDS[type(module)](module) for name, module in modules.items()}
-        self.first = next(layer for layer in self.layers.values() if isinstance(layer, LearnedLayer))
+            raise ParameterError(
+                f'engine = "{engine}" cannot train a model with frozen parameters; use engine = "loop"'
+            )
+        self.layers = {name: kinds[type(module)](module) for name, module in modules.items()}
+        self.first = next(self.layers[name] for name, module in modules.items() if module in learning)
 
-    def bind(self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
-        """Set all layers' weights and the tensors for their gradients, by the model's parameter names."""
+    def bind(self, weights: Mapping[str, Array], gradients: Mapping[str, Array]) -> None:
+        """Set all layers' weights and the arrays for their gradients, by the model's parameter names."""
         for name, layer in self.layers.items():
             prefix = f"{name}." if name else ""
             own = {key.removeprefix(prefix) for key in weights if key.startswith(prefix)}
             layer.bind(*({key: held[prefix + key] for key in own} for held in (weights, gradients)))
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Return every participant's outputs on its own batch."""
+    def forward(self, h: Array) -> Array:
+        """Return the outputs of the last layer."""
         for layer in self.layers.values():
             h = layer.forward(h)
         return h
 
-    def backward(self, g: Tensor) -> None:
+    def backward(self, g: Array) -> None:
         """Compute the gradients of all weights from the gradient by the outputs."""
         for layer in reversed(self.layers.values()):
             g = layer.backward(g, first=layer is self.first)
@@ -164,10 +188,5 @@ class Stack:
                 break
 
 
-def _can_stack(module: nn.Module) -> bool:
-    if type(module) is nn.Conv2d:
-        return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
-    if type(module) is nn.Flatten:
-        return (module.start_dim, module.end_dim) == (1, -1)
-    # ReLU is implemented by hand, and never works in place.
-    return type(module) in Stack.KINDS and (type(module) is nn.ReLU or not getattr(module, "inplace", False))
+def _cannot_train(engine: str, what: str) -> ParameterError:
+    return ParameterError(f'engine = "{engine}" cannot train {what}; use engine = "loop"')

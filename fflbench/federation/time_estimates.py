@@ -23,6 +23,8 @@ BATCHES = (2, 8)
 """Numbers of batches that are timed for each task: the first, or the second where that is too fast to measure."""
 QUICK = 0.5
 """Seconds below which the overhead of a call distorts the time of its batches."""
+ONE_BY_ONE = ("loop", "compiled")
+"""Engines whose time grows with the number of participants; of others all are timed."""
 VALUES = 2**24
 """Number of values in a round's updates beyond which a defense is timed on shorter ones."""
 LIMIT = 10.0
@@ -121,7 +123,7 @@ def seconds_per_round(task: Task, device: str = "cpu") -> float:
     data = task.data()
     held = task.divide(data.train.y, seed=0)
     short = replace(task, local_epochs=1, local_steps=None)
-    selected = np.arange(1 if task.engine == "loop" else task.per_round)
+    selected = np.arange(1 if task.engine in ONE_BY_ONE else task.per_round)
     batches = task.local_steps or task.local_epochs * _mean_batches(task, held)
     with one_thread():
         model = FlatModel(task.model(), torch.device(device))
@@ -139,7 +141,7 @@ def seconds_per_round(task: Task, device: str = "cpu") -> float:
         measure = Evaluation(task, model, part)
         measure(weights)
         evaluating = seconds_of(lambda: measure(weights)) * len(data.test) / len(part)
-    one_by_one = task.per_round if task.engine == "loop" else 1
+    one_by_one = task.per_round if task.engine in ONE_BY_ONE else 1
     return training * one_by_one + evaluating / task.evaluate_every
 
 
