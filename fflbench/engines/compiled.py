@@ -4,6 +4,7 @@ from itertools import islice
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fflbench.arrays.compiled_convolutions import LANES, Values
 from fflbench.engines.compiled_layers import KINDS
@@ -21,6 +22,17 @@ class Compiled:
     def __init__(self, model: FlatModel, data: LocalData) -> None:
         self.model, self.data = model, data
         self.layers: Sequence[Values] = Sequence(model.model, KINDS, "compiled")
+        model.forward = self.outputs
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the model's outputs for some inputs."""
+        weights = self._views(self.model.flat.numpy())
+        # Nothing is added to gradients, since no backward pass follows.
+        self.layers.bind(weights, weights)
+        self._weights_changed()
+        inputs = x.numpy()
+        pieces = [self._forward(inputs[first : first + LANES]).T for first in range(0, max(len(x), 1), LANES)]
+        return torch.from_numpy(np.concatenate(pieces)[: len(x)])
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
         """Train each participant's model from the same start."""
@@ -38,8 +50,7 @@ class Compiled:
         batches = (np.split(epoch, range(task.batch_size, len(epoch), task.batch_size)) for epoch in order)
         for batch in islice((batch for epoch in batches for batch in epoch), task.local_steps):
             gradient[:] = 0
-            for layer in self.layers.layers.values():
-                layer.weights_changed()
+            self._weights_changed()
             for first in range(0, len(batch), LANES):
                 self._add_gradients(batch[first : first + LANES], 1 / len(batch))
             optimizer.step()
@@ -47,14 +58,23 @@ class Compiled:
 
     def _add_gradients(self, examples: Indices, share: float) -> None:
         """Add to the gradients those of some examples, of which each counts with its share of the batch."""
-        # Padded with the participant's own last example, which then counts for nothing.
-        padded = np.pad(examples, (0, LANES - len(examples)), mode="edge")
-        shares = np.where(np.arange(LANES) < len(examples), np.float32(share), np.float32(0))
-        inputs = self.data.x.numpy()[padded]
-        h = inputs.reshape(LANES, -1).T.copy().reshape(*inputs.shape[1:], LANES)
-        outputs = self.layers.forward(h)
-        slopes = loss_gradients(self.data.task, torch.from_numpy(outputs.T), self.data.y[torch.from_numpy(padded)])
-        self.layers.backward(slopes.numpy().T * shares)
+        outputs = self._forward(self.data.x.numpy()[examples])[:, : len(examples)]
+        slopes = loss_gradients(self.data.task, torch.from_numpy(outputs.T), self.data.y[torch.from_numpy(examples)])
+        # Examples that fill up a register have no gradient.
+        by_outputs = np.zeros((len(outputs), LANES), np.float32)
+        by_outputs[:, : len(examples)] = slopes.numpy().T * np.float32(share)
+        self.layers.backward(by_outputs)
+
+    def _forward(self, inputs: Values) -> Values:
+        """Return the outputs for at most as many examples as fill a register, repeating the last of fewer."""
+        filled = np.zeros((LANES, *inputs.shape[1:]), np.float32)
+        filled[: len(inputs)] = inputs
+        filled[len(inputs) :] = inputs[-1] if len(inputs) else 0
+        return self.layers.forward(filled.reshape(LANES, -1).T.copy().reshape(*inputs.shape[1:], LANES))
+
+    def _weights_changed(self) -> None:
+        for layer in self.layers.layers.values():
+            layer.weights_changed()
 
     def _views(self, flat: Vector) -> dict[str, Values]:
         """Return the tensors of the model, as views of a vector."""

@@ -1,7 +1,9 @@
 """Models whose weights are one vector."""
 
+from collections.abc import Callable
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fflbench.arrays.columns import Columns, update_tensors
 from fflbench.types import Vector
@@ -18,7 +20,15 @@ class FlatModel:
             view = self.flat[self.columns.spans[name]].view(tensor.shape)
             view.copy_(tensor.detach())
             tensor.data = view
+        self.forward: Callable[[Tensor], Tensor] = self._forward
+        """Function from inputs to outputs, for evaluation; an engine may set a faster one."""
 
     def load(self, weights: Vector) -> None:
         """Set the model's weights."""
         self.flat.copy_(torch.from_numpy(weights))
+
+    def _forward(self, x: Tensor) -> Tensor:
+        self.model.eval()
+        # A copy, since a model may modify its input in place.
+        outputs: Tensor = self.model(x.to(memory_format=torch.channels_last, copy=True) if x.ndim == 4 else x.clone())
+        return outputs

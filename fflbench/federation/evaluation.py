@@ -38,7 +38,6 @@ class Evaluation:
         attack without a goal on this task has None there.
         """
         self.model.load(weights)
-        self.model.model.eval()
         total = 0.0
         predicted = []
         for outputs, y in zip(_outputs(self.model, self.x), torch.split(self.y, BATCH), strict=True):
@@ -85,7 +84,6 @@ def mean_loss(task: Task, model: FlatModel, weights: Vector, x: torch.Tensor, y:
     vector = np.array(weights, np.float32)
     model.columns.clamp_variances(vector)
     model.load(vector)
-    model.model.eval()
     batches = zip(_outputs(model, x), torch.split(y, BATCH), strict=True)
     total = sum(losses(task, outputs, labels).sum(dtype=torch.float64).item() for outputs, labels in batches)
     return total / max(len(y), 1)
@@ -93,5 +91,4 @@ def mean_loss(task: Task, model: FlatModel, weights: Vector, x: torch.Tensor, y:
 
 def _outputs(model: FlatModel, inputs: torch.Tensor) -> Iterator[torch.Tensor]:
     for x in torch.split(inputs, BATCH):
-        # A copy, since a model may modify its input in place.
-        yield model.model(x.to(memory_format=torch.channels_last, copy=True) if x.ndim == 4 else x.clone())
+        yield model.forward(x)

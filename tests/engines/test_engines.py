@@ -303,3 +303,16 @@ def test_the_stacked_engine_refuses_frozen_parameters():
 def test_a_model_without_anything_to_train_is_refused():
     with pytest.raises(ParameterError, match="all parameters of the model are frozen"):
         Loop(FlatModel(frozen_model().requires_grad_(False), torch.device("cpu")), None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
+def test_the_compiled_engine_evaluates_as_torch_does(count):
+    _, _, holdings = prepared(task("digits-mlp"))
+    network = nn.Sequential(nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(27, 10))
+    model, x = FlatModel(network, torch.device("cpu")), holdings.x[:count].view(count, 1, 8, 8)
+    with torch.inference_mode():
+        wanted = model.forward(x)
+        Compiled(model, holdings)
+        torch.testing.assert_close(model.forward(x), wanted, rtol=1e-4, atol=1e-5)
+        model.load(2 * model.flat.numpy())
+        assert count == 0 or not torch.allclose(model.forward(x), wanted, atol=1e-3)
