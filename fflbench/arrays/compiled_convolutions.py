@@ -42,11 +42,11 @@ Output pixel i is a sum over entries `starts[i]` to `starts[i + 1]` of the other
 pixels and of the weights that these are multiplied with.
 """
 
-WeightGradients = Callable[[Values, Values, Values, Offsets, Offsets, Offsets], None]
-"""Add to the gradients of weights, from those of outputs, inputs and three lists.
+WeightGradients = Callable[[Values, Values, Values, Offsets, Offsets, Offsets, Offsets], None]
+"""Add to the gradients of weights, from those of outputs, inputs and four lists.
 
-Place i of the kernel is a sum over entries `starts[i]` to `starts[i + 1]` of the other two, which are positions of
-output and input pixels.
+Weights from `targets[i]` on are sums over entries `starts[i]` to `starts[i + 1]` of the other two, which are positions
+of output and input pixels: one weight for every output channel and every column.
 """
 
 Pooling = Callable[[Values, Values, Choices], None]
@@ -70,19 +70,22 @@ def compiled_products(channels: int, pixels: int, outputs: int, output_pixels: i
     return run if all(compiled for _, compiled in runs) else None
 
 
-def compiled_weight_gradients(channels: int, pixels: int, outputs: int, output_pixels: int) -> WeightGradients | None:
+def compiled_weight_gradients(
+    outputs: int, output_pixels: int, weights: int, columns: int, column_step: int, column_weights: int
+) -> WeightGradients | None:
     """Return compiled code for gradients of weights, or None where it cannot be compiled.
 
-    Weights have the axes output channel, input channel, place of the kernel.
+    `weights` is their number for an output channel; columns are `column_step` values apart in the inputs, and
+    `column_weights` weights.
     """
-    shape = channels, pixels * LANES, outputs, output_pixels * LANES
     # More rows at a time would evict each other from the cache, whose places repeat every few kilobytes.
-    rows, columns = list(_blocks(outputs, 5)), list(_blocks(channels, _vector_registers() // 8))
-    types = (*[FLOATS] * 3, *[OFFSETS] * 3, numba.int64, numba.int64)
+    rows, across = list(_blocks(outputs, 5)), list(_blocks(columns, _vector_registers() // 8))
+    types = (*[FLOATS] * 3, *[OFFSETS] * 4, numba.int64, numba.int64)
+    constants = output_pixels * LANES, weights, column_step, column_weights
     runs = [
-        (row, column, _compiled(_weight_gradients, types, (*shape, height, width)))
+        (row, column, _compiled(_weight_gradients, types, (*constants, height, width)))
         for row, height in rows
-        for column, width in columns
+        for column, width in across
     ]
 
     def run(*arrays: Any) -> None:
@@ -102,6 +105,12 @@ def compiled_pooling(side: int, height: int, width: int) -> tuple[Pooling, Pooli
         for direction in (FORWARD, BACKWARD)
     ]
     return (both[0], both[1]) if all(both) else None
+
+
+def compiled_mask() -> Callable[[Values, Values, Values], None] | None:
+    """Return compiled code that writes the second argument to the first, zero where the third is not positive."""
+    run: Callable[[Values, Values, Values], None] | None = _compiled(_mask, (FLOATS,) * 3, ())
+    return run
 
 
 def _blocks(count: int, most: int) -> Iterator[tuple[int, int]]:
@@ -167,36 +176,41 @@ def _weight_gradients(
     starts: Offsets,
     output_pixels: Offsets,
     pixels: Offsets,
+    targets: Offsets,
     first: int,
-    first_channel: int,
-    channels: int,
-    plane: int,
-    outputs: int,
+    first_column: int,
     output_plane: int,
+    weights: int,
+    column_step: int,
+    column_weights: int,
     height: int,
     width: int,
 ) -> None:
-    """Add to the gradients of `height` outputs and `width` input channels, from the first ones on."""
-    places = len(starts) - 1
-    for place in range(places):
+    """Add to the gradients of `height` output channels and `width` columns, from the first ones on."""
+    for group in range(len(targets)):
         _inner_products(
             gradients,
-            (first * channels + first_channel) * places + place,
-            places,
+            targets[group] + first * weights + first_column * column_weights,
             by_output,
-            first,
+            first * output_plane,
             inputs,
-            first_channel,
+            first_column * column_step,
             output_pixels,
             pixels,
-            starts[place],
-            starts[place + 1],
-            channels,
-            plane,
+            starts[group],
+            starts[group + 1],
             output_plane,
+            weights,
+            column_step,
+            column_weights,
             height,
             width,
         )
+
+
+def _mask(masked: Values, values: Values, mask: Values) -> None:
+    for place in range(len(masked)):
+        masked[place] = np.float32(0) if mask[place] <= 0 else values[place]
 
 
 def _over_squares(
@@ -296,27 +310,24 @@ def _sum_of_products_code(
 
 
 def _inner_products_code(
-    typing: Any, gradients: Any, target: Any, places: Any, by_output: Any, first: Any, inputs: Any, first_channel: Any,
-    output_pixels: Any, pixels: Any, begin: Any, end: Any, channels: Any, plane: Any, output_plane: Any,
-    height: Any, width: Any,
+    typing: Any, gradients: Any, target: Any, by_output: Any, first: Any, inputs: Any, first_input: Any,
+    output_pixels: Any, pixels: Any, begin: Any, end: Any, output_plane: Any, weights: Any, column_step: Any,
+    column_weights: Any, height: Any, width: Any,
 ) -> Any:  # fmt: skip
-    """Define one place of the kernel for a block of outputs and inputs likewise."""
+    """Define one weight of each output channel and column likewise."""
     types = (
-        gradients, target, places, by_output, first, inputs, first_channel, output_pixels, pixels, begin, end,
-        channels, plane, output_plane, height, width,
+        gradients, target, by_output, first, inputs, first_input, output_pixels, pixels, begin, end,
+        output_plane, weights, column_step, column_weights, height, width,
     )  # fmt: skip
-    depth, stride, output_stride, rows, columns = (kind.literal_value for kind in types[-5:])
+    output_stride, row_weights, stride, skipped, rows, columns = (kind.literal_value for kind in types[-6:])
 
     def emit(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         code = _Emitter(context, builder, types, arguments)
-        gradients, target, places, by_output, first, inputs, first_channel, output_pixels, pixels, begin, end, *_ = (
-            code.arguments
-        )
+        gradients, target, by_output, first, inputs, first_input, output_pixels, pixels, begin, end, *_ = code.arguments
         sums = [[cgutils.alloca_once(builder, VECTOR) for _ in range(columns)] for _ in range(rows)]
         for total in itertools.chain(*sums):
             builder.store(ir.Constant(VECTOR, [0.0] * LANES), total)
-        outer = code.at(by_output, builder.mul(first, code.position(output_stride)))
-        inner = code.at(inputs, builder.mul(first_channel, code.position(stride)))
+        outer, inner = code.at(by_output, first), code.at(inputs, first_input)
         with cgutils.for_range_slice(builder, begin, end, code.position(1), inc=True) as (entry, _):
             output_pixel = code.at(outer, builder.load(code.at(output_pixels, entry)))
             pixel = code.at(inner, builder.load(code.at(pixels, entry)))
@@ -327,9 +338,8 @@ def _inner_products_code(
                     code.add_product(total, slope, value)
         for row, totals in enumerate(sums):
             for column, total in enumerate(totals):
-                skipped = builder.mul(places, code.position(row * depth + column))
-                place = code.at(gradients, target, skipped)
-                builder.store(builder.fadd(builder.load(place), code.sum_of_lanes(builder.load(total))), place)
+                weight = code.at(gradients, target, row * row_weights + column * skipped)
+                builder.store(builder.fadd(builder.load(weight), code.sum_of_lanes(builder.load(total))), weight)
         return context.get_dummy_value()
 
     return numba.void(*types), emit

@@ -9,6 +9,7 @@ from torch import nn
 from fflbench.arrays.compiled_convolutions import (
     Offsets,
     Values,
+    compiled_mask,
     compiled_pooling,
     compiled_products,
     compiled_weight_gradients,
@@ -64,7 +65,9 @@ class ReLU(Layer):
         return self.outputs
 
     def backward(self, g: Values, *, first: bool) -> Values:
-        return np.where(self.outputs <= 0, np.float32(0), g)
+        gradient = np.empty(g.shape, np.float32)
+        _required(compiled_mask())(gradient.ravel(), np.ascontiguousarray(g).ravel(), self.outputs.ravel())
+        return gradient
 
 
 class MaxPool2d(Layer):
@@ -126,6 +129,9 @@ class Conv2d(LearnedLayer):
 
     supports = staticmethod(layers.Conv2d.supports)
     shape: tuple[int, ...] = ()
+    by_output: tuple[Offsets, ...]
+    by_input: tuple[Offsets, ...]
+    by_weight: tuple[Offsets, ...]
 
     def bind(self, weights: Mapping[str, Values], gradients: Mapping[str, Values]) -> None:
         super().bind(weights, gradients)
@@ -175,11 +181,36 @@ class Conv2d(LearnedLayer):
         weights = place * (channels * outputs)
         self.by_output = _grouped(output_pixel, rows * columns, pixel * lanes, weights)
         self.by_input = _grouped(pixel, height * width, output_pixel * lanes, weights)
-        self.by_weight = _grouped(place, kernel[0] * kernel[1], output_pixel * lanes, pixel * lanes)
         sizes = channels, height * width, outputs, rows * columns
         self.products = _required(compiled_products(*sizes))
         self.products_back = _required(compiled_products(*sizes[2:], *sizes[:2]))
-        self.weight_gradients = _required(compiled_weight_gradients(*sizes))
+        self._prepare_weight_gradients(place, output_pixel * lanes, pixel * lanes)
+
+    def _prepare_weight_gradients(self, place: Offsets, output_pixel: Offsets, pixel: Offsets) -> None:
+        """Compile code for gradients of weights: at each place of all channels, or of few channels, in each row."""
+        channels, height, width, lanes = self.shape
+        outputs, rows, columns, _ = self.output_shape
+        kernel, plane = self.weight.shape[2:], height * width * lanes
+        places = kernel[0] * kernel[1]
+        by_rows = channels < kernel[1] and not any(self.module.padding)
+        if by_rows:
+            # Each pixel of a row of the kernel is as far from the next as in all others.
+            first = place % kernel[1] == 0
+            starts, *pixels = _grouped(place[first] // kernel[1], kernel[0], output_pixel[first], pixel[first])
+            length, channel = len(pixels[0]), np.arange(channels)[:, None]
+            self.by_weight = (
+                np.append((channel * length + starts[:-1]).ravel(), channels * length),
+                np.tile(pixels[0], channels),
+                (channel * plane + pixels[1]).ravel(),
+                (channel * places + np.arange(kernel[0]) * kernel[1]).ravel(),
+            )
+        else:
+            lists = _grouped(place, places, output_pixel, pixel)
+            self.by_weight = *lists, np.arange(places)
+        across = (kernel[1], self.module.dilation[1] * lanes, 1) if by_rows else (channels, plane, places)
+        self.weight_gradients = _required(
+            compiled_weight_gradients(outputs, rows * columns, channels * places, *across)
+        )
 
 
 KINDS: Mapping[type[nn.Module], type[Layer]] = {
