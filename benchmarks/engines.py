@@ -18,6 +18,8 @@ from fflbench.registry import Kind
 from fflbench.tasks import Task
 
 PLAIN = "plain loop with a DataLoader"
+SMALL = {"participants": 20, "per_round": 20, "examples": 200, "local_epochs": 1, "batch_size": 32}
+"""Participants of the suite `standard`."""
 
 
 def dataloader_training(task: Task, local_data: LocalData, selected: list[int]) -> Callable[[], object]:
@@ -71,6 +73,10 @@ def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
         ("adult-mlp", {"participants": 50, "per_round": 50}, 1, 20.0),
         ("adult-mlp", {}, cores, 10.0),
         ("adult-mlp", {"participants": 50, "per_round": 50}, cores, 20.0),
+        ("mnist-cnn", {**SMALL, "engine": "loop"}, 1, None),
+        ("mnist-cnn", {**SMALL, "engine": "compiled"}, 1, None),
+        ("cifar10-cnn", {"engine": "loop"}, 1, None),
+        ("cifar10-cnn", {"engine": "compiled"}, 1, None),
     ):
         if not has_task_data(name):
             continue
@@ -81,5 +87,5 @@ def measure_ratios(*, peers: bool) -> Iterator[Ratio]:
         weights, trained = model.flat.numpy().copy(), create_engine(model, local_data)
 
         ours = partial(trained.train, weights, selected, 0)
-        what = f"{name}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"
+        what = f"{name}, {task.engine}, local training of {task.per_round}, {threads} thread{'s' * (threads > 1)}"
         yield from compare(what, ours, {PLAIN: (dataloader_training(task, local_data, list(selected)), target)})

@@ -186,11 +186,16 @@ def stop_on_signals(stopping: threading.Event) -> Iterator[None]:
 
     Other signals never interrupt, since a closing terminal may send its signal twice.
     """
+    signalled = False
 
     def handle(number: int, _: object) -> None:
-        if stopping.is_set() and number == signal.SIGINT:
+        # Before `set`, whose lock a second signal in the middle of it would wait for without end.
+        nonlocal signalled
+        again, signalled = signalled or stopping.is_set(), True
+        if not again:
+            stopping.set()
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        stopping.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield

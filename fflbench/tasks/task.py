@@ -83,7 +83,7 @@ class Task(ABC):
     partition: Annotated[Scheme, "how training examples are divided among participants"] = "iid"
     dirichlet_alpha: Annotated[float, Gt(0), Le(1e6), "evenness of a Dirichlet partition; small is uneven"] = 0.5
     shards: Annotated[int, Ge(1), Le(10**6), "shards each participant is dealt in a partition by shards"] = 2
-    engine: Annotated[str, "how participants are trained: one by one, or stacked (fflbench list engines)"] = "loop"
+    engine: Annotated[str, "training of participants: one by one, stacked or compiled (fflbench list engines)"] = "loop"
     average_last: Annotated[
         int, Ge(1), Le(10**6), "final metrics are those of the mean of so many last global models"
     ] = 1

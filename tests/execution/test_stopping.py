@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 import pytest
 
+from fflbench.execution.run_suite import stop_on_signals
 from tests.execution.conftest import SUITE, all_processes_end, kill_group, result_texts, rounds_done, running_cells
 
 
@@ -86,6 +88,27 @@ def test_a_batch_systems_sigterm_is_as_good_as_ctrl_c(fflbench):
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.count("stopped; its state is saved") == 2
+
+
+class SignalledWhileItIsSet(threading.Event):
+    """An event during whose `set`, which holds a lock, another signal arrives."""
+
+    entered = 0
+
+    def set(self):
+        self.entered += 1
+        signal.raise_signal(signal.SIGHUP)
+        super().set()
+
+
+def test_a_signal_in_the_middle_of_another_does_not_wait_for_it():
+    stopping = SignalledWhileItIsSet()
+    with stop_on_signals(stopping):
+        signal.raise_signal(signal.SIGHUP)
+        assert stopping.is_set()
+        assert stopping.entered == 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_a_terminal_shows_bars_and_may_close(fflbench):
