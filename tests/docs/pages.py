@@ -148,10 +148,11 @@ def _tables(board):
     return {table.name: table for table in build_board(collection.suite, collection.displayed_records).tables}
 
 
-def table(board, name, columns=None, rows=None, *, top=None, intervals=True, notes=True):
+def table(board, name, columns=None, rows=None, *, top=None, intervals=True, notes=True, flags=True):
     """Return a table of a leaderboard without its title and sentences: all of it, or a part; with its notes.
 
-    The part has the named columns, and the named rows or the first ones, `top` of them; its cells may lack intervals.
+    The part has the named columns, and the first rows, `top` of them, and the named ones; its cells may lack intervals,
+    its rows their flags.
     """
     whole = _table(board, name)
     places = [place for place, each in enumerate(whole.columns) if columns is None or each.name in columns]
@@ -161,10 +162,13 @@ def table(board, name, columns=None, rows=None, *, top=None, intervals=True, not
             "columns": tuple(whole.columns[place] for place in places),
             "rows": tuple(
                 row.model_copy(
-                    update={"cells": tuple(row.cells[place].model_copy(update=left_out) for place in places)}
+                    update={
+                        "cells": tuple(row.cells[place].model_copy(update=left_out) for place in places),
+                        "flags": row.flags if flags else (),
+                    }
                 )
-                for row in whole.rows[:top]
-                if rows is None or row.label in rows
+                for number, row in enumerate(whole.rows)
+                if top is rows is None or number < (top or 0) or row.label in (rows or ())
             ),
             "notes": whole.notes if notes else (),
         }
