@@ -238,11 +238,16 @@ class RecordGroup:
 
     def records_of(self, *, defense: str = "", attack: str = "") -> list[Record]:
         """Return the records of one defense, one attack, or both."""
-        return [
-            record
-            for record in self.records
-            if defense in ("", record.labels["defense"]) and attack in ("", attack_label(record))
-        ]
+        return [*self._records_by_labels.get((defense, attack), ())]
+
+    @cached_property
+    def _records_by_labels(self) -> dict[tuple[str, str], list[Record]]:
+        """Records by defense and attack, an empty text for any."""
+        found: dict[tuple[str, str], list[Record]] = {}
+        for record in self.records:
+            for place in itertools.product({"", record.labels["defense"]}, {"", attack_label(record)}):
+                found.setdefault(place, []).append(record)
+        return found
 
 
 def records_by_measure(records: Sequence[Record]) -> dict[str, list[Record]]:
