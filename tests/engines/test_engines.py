@@ -1,3 +1,5 @@
+import gc
+import weakref
 from collections import OrderedDict
 
 import numpy as np
@@ -316,3 +318,19 @@ def test_the_compiled_engine_evaluates_as_torch_does(count):
         torch.testing.assert_close(model.forward(x), wanted, rtol=1e-4, atol=1e-5)
         model.load(2 * model.flat.numpy())
         assert count == 0 or not torch.allclose(model.forward(x), wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_data_are_freed_with_their_engine_and_not_at_some_later_time(kind):
+    _, _, holdings = prepared(task("digits-mlp"))
+    model = FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), torch.device("cpu"))
+    engine, freed = kind(model, holdings), weakref.ref(holdings)
+    gc.disable()
+    try:
+        del engine, holdings
+        assert freed() is None
+        network = weakref.ref(model)
+        del model
+        assert network() is None
+    finally:
+        gc.enable()
