@@ -64,10 +64,11 @@ def _named(board, column, choose):
 
 def _gaps(board, column, other):
     first, second = _column(board, column), _column(board, other)
+    there = {label: cell.mean for label, cell in second.cells.items() if cell.mean is not None}
     return {
-        label: abs(cell.mean - second.cells[label].mean)
+        label: abs(cell.mean - there[label])
         for label, cell in first.cells.items()
-        if cell.mean is not None and second.cells[label].mean is not None
+        if cell.mean is not None and label in there
     }
 
 
