@@ -30,8 +30,8 @@ TRUSTED = (
     "seeds."
 )
 FRAMING = (
-    "Framed: honest participants whose own update was finite, and whose row was dropped since attackers made it NaN or "
-    "infinite. Lone submissions: rows that attackers submitted alone. Victims: honest participants whom attackers chose. "
+    "Framed: honest participants whose own update was finite, and whose row was dropped since attackers made it NaN "
+    "or infinite. Lone submissions: rows that attackers submitted alone. Victims: whom attackers chose. "
     "Means over seeds."
 )
 
@@ -40,7 +40,7 @@ Value = Callable[[Record], Any]
 
 
 def exclusion_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Yield tables of refusals and exclusions, trust in attackers, framing, and trust by round, where records hold any."""
+    """Yield tables of refusals and exclusions, trust in attackers, framing, and trust by round, where there are any."""
     for group in record_groups.group_records(records):
         for name, title, columns, more_keys, note in (
             (
