@@ -25,9 +25,9 @@ TRUST = (
 )
 TRUSTED = (
     "Share of trust: what attackers have of the trust in all whose updates arrived, by which the server weights them "
-    "(equal weights where nobody is trusted); its mean over rounds. Relative trust: mean trust of all attackers over "
-    "that of all honest participants. Excluded: below the first quartile of reputation, mean over rounds. Means over "
-    "seeds."
+    "after a warm-up, if any (equal weights where nobody is trusted); its mean over rounds. Relative trust: mean trust "
+    "of all attackers over that of all honest participants. Excluded: below the first quartile of reputation, mean "
+    "over rounds. Means over seeds."
 )
 FRAMING = (
     "Framed: honest participants whose own update was finite, and whose row was dropped since attackers made it NaN "
