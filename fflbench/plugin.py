@@ -50,6 +50,7 @@ from fflbench.federation.views import ObservedUpdates, ParticipantView, Rows, Tr
 from fflbench.measures import one_round, published_results
 from fflbench.measures.measure import PROCESS_BYTES, Context, Curve, Measure, Outcome
 from fflbench.metrics import HIGHER, LOWER, NO_DRIFT, Metric, share, with_floor
+from fflbench.plugin_parameters import AddedLater
 from fflbench.privacy import member_split, property_attack, reconstruction_quality, roc
 from fflbench.privacy.membership_attack import (
     AUXILIARY,
@@ -176,7 +177,8 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "suites_in",
     "task",
     "transport",
-    # Every plugin: types of arrays, errors, random generators
+    # Every plugin: types of arrays, errors, random generators, parameters
+    "AddedLater",
     "Coefficients",
     "Columns",
     "Indices",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
 from fflbench.plugin import (
+    AddedLater,
     Columns,
     Feedback,
     Indices,
@@ -26,6 +27,13 @@ from fflbench.plugin import (
 )
 
 from .median import median
+
+MAD_OF_NORMAL = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+DEVIATIONS = 3
+"""Standard deviations from the median at which Hampel's identifier takes a value for an outlier."""
+
+DistanceScale = Literal["largest", "median"]
 
 
 @rule("reputation", title="Reputation", tolerates="f <= n/5", participants=True)
@@ -47,6 +55,11 @@ class Reputation(Rule):
     ] = "penalise"
     warmup: Annotated[int, Ge(0), "first rounds with the median as aggregate and everybody selectable"] = 0
     explore: Annotated[float, Ge(0), Lt(1), "share of the selection that goes to those below the quartile"] = 0.0
+    distance_scale: Annotated[
+        DistanceScale,
+        AddedLater(),
+        "divide distances of norms by the largest, or by their median and cut them off at 1",
+    ] = "largest"
 
     def begin(self, setting: ServerSetting) -> None:
         super().begin(setting)
@@ -71,7 +84,11 @@ class Reputation(Rule):
     def aggregate(self, view: View, rng: np.random.Generator) -> tuple[Vector, Feedback]:
         """Score, update reputations, send feedback, and average by trust."""
         assert view.participants is not None
-        similarity = similarity_scores(view.rows, view.columns, self.alpha) if len(view.rows) else np.empty(0)
+        similarity = (
+            similarity_scores(view.rows, view.columns, self.alpha, self.distance_scale)
+            if len(view.rows)
+            else np.empty(0)
+        )
         # Without a single finite row there is no quartile: then any score is below the highest.
         quartile = np.quantile(similarity, 0.25) if len(similarity) else 1.0
         senders = np.concatenate([view.participants, view.dropped])
@@ -115,7 +132,9 @@ class Reputation(Rule):
         return combined + np.float32(weight - 1 / view.scale) * view.model
 
 
-def similarity_scores(updates: Matrix, columns: Columns, alpha: float) -> npt.NDArray[np.float64]:
+def similarity_scores(
+    updates: Matrix, columns: Columns, alpha: float, distance_scale: DistanceScale = "largest"
+) -> npt.NDArray[np.float64]:
     r"""Return each update's similarity to the others, from 0 to 1.
 
     $$ sim_k = \alpha \left( 1 - \frac{|med - \lVert x_k \rVert|}{\max_j |med - \lVert x_j \rVert|} \right)
@@ -123,14 +142,29 @@ def similarity_scores(updates: Matrix, columns: Columns, alpha: float) -> npt.ND
 
     with $med$ the median of the magnitudes and $med_L$ the coordinate-wise median of the last layers. Where all
     magnitudes are equally far from their median the first bracket is 1; where a vector is zero the cosine is 0.
+
+    One huge update makes the largest distance arbitrarily large, and so the first bracket 1 for all others. With
+    `distance_scale = "median"`, which is not the paper's, distances are divided by three robust standard deviations,
+    $3 \cdot 1.4826 \cdot \mathrm{med}_j |med - \lVert x_j \rVert|$, and cut off at 1: what Hampel's identifier
+    (Davies and Gather, The identification of multiple outliers, JASA 1993) takes for an outlier is not close at all.
     """
     magnitudes = row_norms(updates[:, columns.parameters])
     distances = np.abs(np.median(magnitudes) - magnitudes)
-    farthest = distances.max()
-    closeness = np.ones(len(distances)) if farthest == 0 else 1 - distances / farthest
+    closeness = _closeness(distances, distance_scale)
     last = updates[:, columns.last_layer].astype(np.float64)
     middle = median(last.astype(np.float32)).astype(np.float64)
     lengths = np.linalg.norm(last, axis=1) * np.linalg.norm(middle)
     cosine = np.divide(last @ middle, lengths, out=np.zeros(len(last)), where=lengths > 0)
     similarity: npt.NDArray[np.float64] = alpha * closeness + (1 - alpha) * (cosine + 1) / 2
     return similarity
+
+
+def _closeness(distances: npt.NDArray[np.float64], distance_scale: DistanceScale) -> npt.NDArray[np.float64]:
+    if distance_scale == "largest":
+        farthest = distances.max()
+        return np.ones(len(distances)) if farthest == 0 else 1 - distances / farthest
+    outlying = DEVIATIONS * MAD_OF_NORMAL * np.median(distances)
+    # Where most magnitudes are equal, every other one is an outlier.
+    shares = np.divide(distances, outlying, out=(distances > 0).astype(np.float64), where=outlying > 0)
+    closeness: npt.NDArray[np.float64] = 1 - np.minimum(shares, 1)
+    return closeness

@@ -1,4 +1,4 @@
-"""Tables on reputation: whom participants refuse and the server excludes, trust by round, and framed participants."""
+"""Tables on reputation: whom participants refuse and the server excludes, trust in attackers, framed participants."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +9,8 @@ from fflbench.plugin import Column, FilledColumn, Record, Table, TableCell, reco
 
 ROUNDS = (1, 2, 3, 5, 10, 20, 50)
 """Rounds after which trust is shown, besides the last: the first ones, in which it changes most."""
+EARLY = 10
+"""First rounds that are shown apart, in which reputations are formed."""
 SIDES = {"attackers": "attackers", "honest": "honest participants"}
 """Sides of participants, with words for them."""
 
@@ -21,9 +23,16 @@ TRUST = (
     "From 0 to 1, over all participants of a side, whether or not they submitted an update in that round; means over "
     "seeds."
 )
+TRUSTED = (
+    "Share of trust: what attackers have of the trust in all whose updates arrived, by which the server weights them "
+    "after a warm-up, if any (equal weights where nobody is trusted); its mean over rounds. Relative trust: mean trust "
+    "of all attackers over that of all honest participants. Excluded: below the first quartile of reputation, mean "
+    "over rounds. Means over seeds."
+)
 FRAMING = (
-    "Framed: honest participants whose own update was finite, and whose row was dropped since attackers made it NaN or "
-    "infinite. Lone submissions: rows that attackers submitted alone. Means over seeds."
+    "Framed: honest participants whose own update was finite, and whose row was dropped since attackers made it NaN "
+    "or infinite. Lone submissions: rows that attackers submitted alone. Victims: whom attackers chose. "
+    "Means over seeds."
 )
 
 Key = tuple[str, ...]
@@ -31,7 +40,7 @@ Value = Callable[[Record], Any]
 
 
 def exclusion_tables(records: Sequence[Record]) -> Iterable[Table]:
-    """Yield tables of refusals and exclusions, of framing, and of trust over rounds, where records hold any."""
+    """Yield tables of refusals and exclusions, trust in attackers, framing, and trust by round, where there are any."""
     for group in record_groups.group_records(records):
         for name, title, columns, more_keys, note in (
             (
@@ -41,6 +50,7 @@ def exclusion_tables(records: Sequence[Record]) -> Iterable[Table]:
                 (),
                 EXCLUSIONS,
             ),
+            ("trust-in-attackers", "trust in attackers", _trust_in_attackers(group), (), TRUSTED),
             ("framing", "framed participants and lone submissions", _framing(group), (), FRAMING),
             ("trust-by-round", "average trust by round", _trust_by_round(group), ("participants",), TRUST),
         ):
@@ -93,9 +103,31 @@ def _trust_by_round(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
         yield FilledColumn(column, cells)
 
 
+def _trust_in_attackers(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
+    """Yield columns of accuracy, trust in attackers and excluded honest participants, at first and in all rounds."""
+    longest = max((len(record.history) for record in group.records), default=0)
+    early = [(f"first_{EARLY}", f"first {EARLY} rounds", EARLY)] if longest > EARLY else []
+    for title, value, unit in (
+        ("accuracy %", _accuracy, 100.0),
+        ("attackers' share of trust %", _share_of_trust, 100.0),
+        ("attackers' relative trust %", _relative_trust, 100.0),
+        ("honest participants excluded", _honest_excluded, 1.0),
+    ):
+        for name, words, rounds in (*early, ("all", "all rounds", None)):
+            column = Column(
+                name=f"{value.__name__.strip('_')}_{name}",
+                title=f"{title}, {words}",
+                meaning=f"{title.removesuffix(' %')[0].upper()}{title.removesuffix(' %')[1:]}, {words}.",
+                digits=1,
+                factor=unit,
+            )
+            yield FilledColumn(column, _means(group, functools.partial(value, rounds=rounds)))
+
+
 def _framing(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
-    """Yield columns on framed participants and lone submissions, unless there were none in all records."""
-    if not any(_fact(record, "framed_rows") or _fact(record, "lone_submissions") for record in group.records):
+    """Yield columns on framed participants, lone submissions and victims, unless there were none in all records."""
+    counted = ("framed_rows", "lone_submissions", "victims")
+    if not any(_fact(record, name) for record in group.records for name in counted):
         return
     meaning = "Share of honest participants who were framed at least once."
     framed = Column(name="honest_framed", title="honest participants framed %", meaning=meaning, digits=1, factor=100.0)
@@ -106,6 +138,11 @@ def _framing(group: record_groups.RecordGroup) -> Iterable[FilledColumn]:
     ):
         column = Column(name=name, title=title, meaning=meaning, digits=1)
         yield FilledColumn(column, _means(group, functools.partial(_fact, name=name)))
+    for side in ("victims", "other_honest"):
+        words = {"victims": "victims", "other_honest": "other honest participants"}[side]
+        meaning = f"Share of {words} whom the server does not select after the last round."
+        column = Column(name=f"{side}_excluded", title=f"{words} excluded %", meaning=meaning, digits=1, factor=100.0)
+        yield FilledColumn(column, _means(group, functools.partial(_fact, name=f"share_of_{side}_excluded")))
     meaning = "Attackers whom the server selects in the last round."
     last = Column(name="attackers_in_last_round", title="attackers in the last round", meaning=meaning, digits=1)
     yield FilledColumn(last, _means(group, _attackers_in_last_round))
@@ -118,6 +155,39 @@ def _fact(record: Record, name: str) -> Any:
 def _trust(record: Record, number: int, side: str) -> Any:
     key = f"{side.removesuffix('s')}_trust_of_all"
     return record.history[number - 1].get(key) if number <= len(record.history) else None
+
+
+def _accuracy(record: Record, rounds: int | None) -> Any:
+    """Return the final accuracy, or that of the last evaluated model of the first rounds, where there is trust."""
+    if not record.history or "trust" not in record.history[-1]:
+        return None
+    known = [item["accuracy"] for item in record.history[:rounds] if item.get("accuracy") is not None]
+    return record.metrics.get("accuracy") if rounds is None else known[-1] if known else None
+
+
+def _share_of_trust(record: Record, rounds: int | None) -> Any:
+    """Return the attackers' share of the trust in senders, of which each counts alike where nobody is trusted."""
+    attackers, shares = {str(who) for who in record.facts.get("attackers", ())}, []
+    for item in record.history[:rounds]:
+        trust = item.get("trust") or {}
+        trust = trust if any(trust.values()) else dict.fromkeys(trust, 1.0)
+        if trust:
+            shares.append(sum(value for who, value in trust.items() if who in attackers) / sum(trust.values()))
+    return fmean(shares) if attackers and shares else None
+
+
+def _relative_trust(record: Record, rounds: int | None) -> Any:
+    attackers, honest = (
+        sum(item.get(f"{side}_trust_of_all") or 0.0 for item in record.history[:rounds])
+        for side in ("attacker", "honest")
+    )
+    return attackers / honest if record.facts.get("attackers") and honest else None
+
+
+def _honest_excluded(record: Record, rounds: int | None) -> Any:
+    attackers = set(record.facts.get("attackers", ()))
+    counts = [len(set(item["excluded"]) - attackers) for item in record.history[:rounds] if "excluded" in item]
+    return fmean(counts) if counts else None
 
 
 def _attackers_in_last_round(record: Record) -> Any:

@@ -24,9 +24,12 @@ def create(text, **parameters):
     return entries[0].create(**attack_chain.configure(entries, parameters)["parameters"])
 
 
-def federation(text, defense="fedavg", rounds=4, **parameters):
-    task = registry.get(Kind.TASK, "digits-mlp").create(participants=10, per_round=10, rounds=rounds)
-    return Federation(task, create(text, **parameters), chain.defense(defense), 0)
+def federation(text, defense="fedavg", rounds=4, participants=10, **parameters):
+    fields = {"participants": participants, "per_round": participants, "rounds": rounds}
+    task = registry.get(Kind.TASK, "digits-mlp").create(**fields)
+    return Federation(
+        task, create(text, **parameters), chain.defense(defense) if isinstance(defense, str) else defense, 0
+    )
 
 
 def models(it):
@@ -60,6 +63,72 @@ def test_norm_matched_updates_keep_their_direction_and_get_an_honest_norm(norm):
     assert ("honest updates" in create("norm-matched + gaussian-noise", norm=norm).needed_knowledge) == (
         norm == "honest"
     )
+
+
+def poison_in_a_round(it):
+    """Attackers' rows of a federation's present round, those of honest participants, and both as trained."""
+    selected = it.select()
+    updates = it.train(selected)
+    trained, hostile = updates.copy(), np.isin(selected, it.attackers)
+    it.poison(selected, updates)
+    return updates[hostile], trained[hostile], trained[~hostile]
+
+
+def test_an_honest_last_layer_stands_beside_the_reversed_rest_at_the_median_norm():
+    it = federation("norm-matched + sign-flipping", last_layer="honest", share=0.3)
+    rows, own, honest = poison_in_a_round(it)
+    last = it.model.columns.last_layer
+    np.testing.assert_array_equal(rows[:, last], own[:, last])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), np.median(np.linalg.norm(honest, axis=1)), rtol=1e-5)
+    rest = slice(0, last.start)
+    assert (rows[:, rest] * own[:, rest] <= 0).all()
+    np.testing.assert_allclose(np.corrcoef(rows[:, rest], own[:, rest])[range(3), range(3, 6)], -1, rtol=1e-5)
+
+
+def test_without_it_norm_matched_sign_flipping_reverses_the_last_layer_too():
+    it = federation("norm-matched + sign-flipping", share=0.3)
+    rows, own, _ = poison_in_a_round(it)
+    last = it.model.columns.last_layer
+    np.testing.assert_allclose(np.corrcoef(rows[:, last], own[:, last])[range(3), range(3, 6)], -1, rtol=1e-5)
+
+
+def test_an_honest_last_layer_may_stand_beside_a_poisoned_rest_of_its_own_norm():
+    it = federation("norm-matched + sign-flipping", last_layer="honest", norm="poisoned", factor=7.0, share=0.3)
+    rows, own, _ = poison_in_a_round(it)
+    np.testing.assert_array_equal(rows[:, it.model.columns.last_layer], own[:, it.model.columns.last_layer])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 7 * np.linalg.norm(own, axis=1), rtol=1e-5)
+    assert "honest updates" not in it.attack.needed_knowledge
+    with pytest.raises(ParameterError, match="needs an honest last layer"):
+        create("norm-matched + sign-flipping", norm="poisoned")
+
+
+def test_a_last_layer_longer_than_the_wanted_norm_is_sent_alone():
+    rows = poisoned("norm-matched + gaussian-noise", HONEST / 100, OWN, last_layer="honest")
+    # Beside a matrix the whole row is the last layer.
+    np.testing.assert_array_equal(rows, OWN.astype(np.float32))
+
+
+def trust_of_attackers(attack, defense=None, **parameters):
+    """Mean share of the weight that reputation gives to attackers, over the rounds of a cell without mixing."""
+    it = federation(attack, chain.defense("reputation", **(defense or {})), rounds=8, participants=20, **parameters)
+    history = [it.run_round() for _ in range(8)]
+    hostile = [sum(item["trust"].get(str(who), 0) for who in it.attackers) for item in history]
+    return np.mean([own / sum(item["trust"].values()) for own, item in zip(hostile, history, strict=True)])
+
+
+def test_an_honest_last_layer_wins_trust_that_a_reversed_one_loses():
+    assert trust_of_attackers("norm-matched + sign-flipping", last_layer="honest") > 0.15
+    assert trust_of_attackers("norm-matched + sign-flipping") < 0.02
+
+
+def test_a_sacrificial_outlier_wins_trust_for_long_updates_unless_distances_are_robust():
+    """Ten times as long as honest updates, with honest last layers."""
+    reversed_rest = "norm-matched + sign-flipping"
+    long = {"last_layer": "honest", "norm": "poisoned", "sign-flipping": {"factor": 10.0}, "share": 0.3}
+    assert trust_of_attackers(f"sacrificial-outlier + {reversed_rest}", **long) > 0.02
+    assert trust_of_attackers(reversed_rest, **long) < 0.001
+    robust = {"distance_scale": "median"}
+    assert trust_of_attackers(f"sacrificial-outlier + {reversed_rest}", robust, **long) < 0.001
 
 
 def test_a_sacrificial_outlier_is_sent_by_the_first_attacker_alone():

@@ -1,6 +1,7 @@
 """The reputation rule against its paper, written slowly, behind no exchange and behind one."""
 
 import math
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fflbench import aggregate
-from fflbench.federation import Columns
+from fflbench.federation import Columns, chain
 from fflbench.references.reputation import quartile, reputation, trust
 from fflbench.references.reputation import similarity_scores as slow_scores
 from fflbench.registry import Kind
@@ -26,6 +27,78 @@ def test_scores_are_those_of_the_paper(updates, alpha):
     columns = replace(Columns.of_length(updates.shape[1]), last_layer=slice(2, 6))
     wanted = slow_scores(updates, slice(2, 6), alpha)
     np.testing.assert_allclose(similarity_scores(updates, columns, alpha), wanted, rtol=1e-4, atol=1e-5)
+
+
+def slow_closeness(magnitudes):
+    """Closeness by the median of distances, one magnitude at a time."""
+    distances = [abs(each - statistics.median(magnitudes)) for each in magnitudes]
+    outlying = 3 * 1.4826 * statistics.median(distances)
+    return [max(0.0, 1 - distance / outlying) if outlying else float(distance == 0) for distance in distances]
+
+
+@given(normal_matrices(n=st.integers(2, 9), d=st.integers(6, 15)), st.sampled_from([0.0, 0.2, 1.0]))
+def test_scores_by_the_median_of_distances_are_those_of_their_definition(updates, alpha):
+    columns = replace(Columns.of_length(updates.shape[1]), last_layer=slice(2, 6))
+    directions = slow_scores(updates, slice(2, 6), alpha=0.0)
+    closeness = slow_closeness([math.hypot(*map(float, row)) for row in updates])
+    wanted = [alpha * c + (1 - alpha) * d for c, d in zip(closeness, directions, strict=True)]
+    found = similarity_scores(updates, columns, alpha, "median")
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@given(
+    st.lists(st.integers(10, 40), min_size=3, max_size=9, unique=True),
+    st.floats(1e3, 1e9),
+    st.floats(1e3, 1e9),
+)
+def test_one_huge_update_changes_no_other_score_by_the_median_and_levels_them_by_the_largest(tenths, huge, larger):
+    """Closeness alone, of magnitudes from 1 to 4."""
+
+    def scores(outlier, distance_scale):
+        rows = np.array([*(each / 10 for each in tenths), outlier], np.float32)[:, None]
+        return similarity_scores(rows, Columns.of_length(1), 1.0, distance_scale)
+
+    robust = scores(huge, "median")
+    np.testing.assert_allclose(robust[:-1], scores(larger, "median")[:-1], rtol=1e-6)
+    assert robust[-1] == 0
+    assert np.ptp(robust[:-1]) > 0.001
+    levelled = scores(huge, "largest")
+    assert np.ptp(levelled[:-1]) < 4 / (huge - 4)
+    assert levelled[:-1].min() > 1 - 4 / (huge - 4)
+
+
+def test_where_most_magnitudes_are_equal_all_others_are_far_by_the_median():
+    rows = np.array([[1.0], [1.0], [1.0], [1.5], [900.0]], np.float32)
+    np.testing.assert_array_equal(similarity_scores(rows, Columns.of_length(1), 1.0, "median"), [1, 1, 1, 0, 0])
+    np.testing.assert_array_equal(similarity_scores(rows[:3], Columns.of_length(1), 1.0, "median"), [1, 1, 1])
+
+
+def test_an_outlier_hides_long_updates_with_honest_last_layers_unless_distances_are_robust():
+    """Attackers' rows are five times as long; only their magnitudes differ."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(10, 40)).astype(np.float32)
+    rows[:, -8:] = 1
+    rows[:3, :-8] *= 5
+    columns = replace(Columns.of_length(40), last_layer=slice(32, 40))
+    sacrificed = np.vstack([rows, -1000 * rows[-1:]])
+
+    def gap(updates, distance_scale):
+        similarity = similarity_scores(updates, columns, 0.2, distance_scale)
+        return similarity[3:10].min() - similarity[:3].max()
+
+    assert gap(rows, "largest") > 0.05
+    assert gap(sacrificed, "largest") < 0.002
+    assert gap(rows, "median") > 0.05
+    assert gap(sacrificed, "median") > 0.05
+
+
+def test_the_scale_of_distances_is_part_of_a_configuration_only_where_it_is_not_the_papers():
+    def configured(**parameters):
+        return chain.parse("ffl").check(parameters)["rule"]["parameters"]
+
+    assert "distance_scale" not in configured()
+    assert configured(distance_scale="largest") == configured()
+    assert configured(distance_scale="median")["distance_scale"] == "median"
 
 
 @given(normal_matrices(n=st.integers(3, 9), d=st.integers(2, 9)), st.sampled_from([0.0, 0.2, 1.0]))

@@ -9,14 +9,14 @@ from fflbench.suites.suite import parse
 from tests.report.synthetic_records import WHOLE, find_cell, find_table
 
 
-def run_cells(*attacks):
+def run_cells(*attacks, rounds=4, **deviation):
     content = {
         "tasks": ["digits-mlp"],
         "attacks": list(attacks),
         "defenses": ["fedavg", "ffl"],
         "seeds": [0, 1],
-        "overrides": {"rounds": 4},
-        "deviation": {"fragment-exchange": {"strategy": [1, 3]}},
+        "overrides": {"rounds": rounds},
+        "deviation": {"fragment-exchange": deviation or {"strategy": [1, 3]}},
     }
     return [run_cell(cell, "own") for cell in plan(parse(content, "own", "own.toml"))]
 
@@ -83,6 +83,52 @@ def test_framed_participants_have_a_table_where_somebody_was_framed(records):
     assert find_cell(table, label, "attackers_in_last_round").mean == sum(selected) / 2
     assert find_cell(table, label, "lone_submissions").mean == 0
     assert not any("framing" in table.name for table in build_board("own", records).tables)
+
+
+def by_hand(record, rounds):
+    """Share of trust, relative trust and honest participants excluded, in the first rounds of a record."""
+    attackers, shares, excluded, sums = record.facts["attackers"], [], [], [0.0, 0.0]
+    for item in record.history[:rounds]:
+        hostile = sum(item["trust"].get(str(who), 0.0) for who in attackers)
+        total = sum(item["trust"].values())
+        senders = sum(str(who) in item["trust"] for who in attackers)
+        shares.append(hostile / total if total else senders / len(item["trust"]))
+        sums = [sums[0] + item["attacker_trust_of_all"], sums[1] + item["honest_trust_of_all"]]
+        excluded.append(sum(who not in attackers for who in item["excluded"]))
+    return sum(shares) / rounds, sums[0] / sums[1], sum(excluded) / rounds
+
+
+def test_trust_in_attackers_is_shown_for_the_first_rounds_and_for_all():
+    records = run_cells("none", "noise-control", rounds=12, strategy=2)
+    table = find_table(build_board("own", records), "digits-mlp-trust-in-attackers")
+    assert [row.keys for row in table.rows] == [("no attack", "ffl"), ("noise-control", "ffl, strategy = 2")]
+    own = of_row(records, "strategy = 2")
+    for period, rounds in (("first_10", 10), ("all", 12)):
+        expected = [sum(values) / 2 for values in zip(*(by_hand(record, rounds) for record in own), strict=True)]
+        for name, value in zip(("share_of_trust", "relative_trust", "honest_excluded"), expected, strict=True):
+            found = find_cell(table, "noise-control, ffl, strategy = 2", f"{name}_{period}").mean
+            assert found == pytest.approx(value)
+        accuracy = sum(record.history[rounds - 1]["accuracy"] for record in own) / 2
+        assert find_cell(table, "noise-control, ffl, strategy = 2", f"accuracy_{period}").mean == accuracy
+    assert 0 < expected[0] < 0.5
+    assert find_cell(table, "no attack, ffl", "share_of_trust_all").mean is None
+    assert find_cell(table, "no attack, ffl", "honest_excluded_all").mean > 0
+
+
+def test_short_runs_have_no_first_rounds_apart(records):
+    table = find_table(build_board("own", records), "digits-mlp-trust-in-attackers")
+    assert [column.name for column in table.columns] == [
+        *("accuracy_all", "share_of_trust_all", "relative_trust_all", "honest_excluded_all"),
+    ]
+
+
+def test_chosen_victims_stand_beside_other_honest_participants():
+    records = run_cells("non-finite", strategy=3, victims=4)
+    table = find_table(build_board("own", records), "digits-mlp-framing")
+    for side in ("victims", "other_honest"):
+        shares = [record.facts[f"share_of_{side}_excluded"] for record in records if "victims" in record.facts]
+        found = find_cell(table, "non-finite, ffl, strategy = 3, victims = 4", f"{side}_excluded").mean
+        assert found == pytest.approx(sum(shares) / 2)
 
 
 def test_records_without_refusals_and_trust_get_no_such_tables():

@@ -40,9 +40,10 @@ from fflbench.plugin import (
     transport,
 )
 
-from .attacker_deviation import ExchangeDeviation
+from .attacker_deviation import ExchangeDeviation, attack_victims_only
 from .messages import ExchangeSubmission
 from .parties import Acceptor, ExchangeServer, Initiator, exchange_fragments, swap_coordinates_in_place
+from .round_facts_summary import SIDES, summarise_rounds
 
 M = TypeVar("M", bound=Message)
 Flags = npt.NDArray[np.bool_]
@@ -52,7 +53,6 @@ PartnerDecisions = Counter[tuple[str, bool]]
 KeptMasks = dict[tuple[Entropy, int, int, int], keystream.Mask]
 """Masks by entropy, round and pair."""
 
-SIDES = ("honest", "attackers")
 KEPT = 2**17
 """Length of a model up to which masks are kept for further simulations of the same round."""
 MOST_KEPT = 256
@@ -118,14 +118,17 @@ class FragmentExchange(Transport):
         deviation = upload.deviation or ExchangeDeviation()
         selected, attackers, transcript = upload.participants, upload.attackers, Transcript(upload.round)
         decisions: PartnerDecisions = Counter()
-        pairs = self._pair_participants(upload.round, selected, attackers, deviation.avoid_each_other, decisions)
+        pairs = self._pair_participants(upload.round, selected, attackers, deviation, decisions)
         transcript.facts["partner_decisions"] = {
             side: {"accepted": decisions[side, True], "refused": decisions[side, False]} for side in SIDES
         }
         paired = np.zeros(len(selected), bool)
         paired[np.array(pairs, int).ravel()] = True
         lone = attackers & ~paired if deviation.lone_sender else np.zeros(len(selected), bool)
-        whole = self._unmixed_rows(upload, lone, attackers & paired, deviation)
+        attacking = attackers
+        if deviation.victims is not None:
+            attacking, transcript.facts["attacked_victims"] = attack_victims_only(upload, pairs, deviation.victims)
+        whole = self._unmixed_rows(upload, lone, attacking & paired, deviation)
         # Scaled and mixed in place: what was handed in is not needed again, and another matrix may not fit.
         rows = self._scale_by_examples(upload.rows, selected, upload.model)
         self.watched(transcript, upload)
@@ -179,16 +182,7 @@ class FragmentExchange(Transport):
         return [ObservedUpdates((exposed,), (partner,))]
 
     def summary(self, history: Sequence[Mapping[str, Any]], attackers: Indices) -> dict[str, Any]:
-        framed = [who for item in history for who in item["framed"] if who not in attackers]
-        return {
-            "share_of_abstentions": sum(len(item["abstained"]) for item in history)
-            / sum(item["selected"] for item in history),
-            "faults": sum(len(item["faults"]) for item in history),
-            "lone_submissions": sum(len(item["lone"]) for item in history),
-            **{f"share_of_{side}_refused": _share_refused(history, side) for side in SIDES},
-            "framed_rows": len(framed),
-            "share_of_honest_framed": len(set(framed)) / max(self.setting.participants - len(attackers), 1),
-        }
+        return summarise_rounds(history, attackers, self.setting.participants)
 
     def participant_weights(self, who: Indices) -> npt.NDArray[np.float64]:
         """Return the weight of each participant, in examples."""
@@ -275,7 +269,12 @@ class FragmentExchange(Transport):
         return rows
 
     def _pair_participants(
-        self, round: int, selected: Indices, attackers: Flags, avoiding: bool, decisions: PartnerDecisions
+        self,
+        round: int,
+        selected: Indices,
+        attackers: Flags,
+        deviation: ExchangeDeviation,
+        decisions: PartnerDecisions,
     ) -> list[tuple[int, int]]:
         """Return pairs: in random order, each free participant asks random free others until one agrees."""
         asking, asked = (self.acceptable_partners(round, selected, initiates=first) for first in (True, False))
@@ -293,8 +292,11 @@ class FragmentExchange(Transport):
         for one in rng.permutation(len(selected)):
             if one not in free:
                 continue
-            for other in rng.permutation(sorted(free - {one})):
-                if avoiding and attackers[one] and attackers[other]:
+            others = rng.permutation(sorted(free - {one}))
+            if attackers[one] and deviation.victims is not None:
+                others = others[np.argsort(selected[others] >= deviation.victims, kind="stable")]
+            for other in others:
+                if deviation.rules_out_exchange(attackers[one], attackers[other]):
                     continue
                 willing, agreed = accepts(one, other, initiates=True), accepts(other, one, initiates=False)
                 if willing and agreed:
@@ -387,11 +389,3 @@ class FragmentExchange(Transport):
         """Add a message to the ledger, as it is sent."""
         transcript.ledger.add(message)
         return message
-
-
-def _share_refused(history: Sequence[Mapping[str, Any]], side: str) -> float | None:
-    """Return how often honest participants refuse one side over all rounds; None where they decide nothing."""
-    # A checkpoint of an earlier version may have rounds without decisions.
-    counts = [item["partner_decisions"][side] for item in history if "partner_decisions" in item]
-    decisions = sum(sum(count.values()) for count in counts)
-    return sum(count["refused"] for count in counts) / decisions if decisions else None

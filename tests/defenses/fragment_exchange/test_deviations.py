@@ -1,9 +1,11 @@
-"""Attackers who depart from the exchange: strategies 1 to 3, avoiding each other, and breaking off."""
+"""Attackers who depart from the exchange: strategies 1 to 3, avoiding all others or each other, and breaking off."""
 
 import numpy as np
 import pytest
 
 from fflbench.crypto import keystream
+from fflbench.errors import ParameterError
+from fflbench.suites.cell import create_deviation
 from tests.defenses.fragment_exchange.cells import by_name, cell, mask_by_names, rows_by_sender, transmitted
 from tests.played import finished
 
@@ -55,6 +57,60 @@ def test_attackers_may_be_told_to_avoid_each_other():
 
     assert among_themselves(False) > 0
     assert among_themselves(True) == 0
+
+
+def test_attackers_who_exchange_only_with_each_other_keep_their_rows_from_all_others():
+    it = cell("gaussian-noise", attack_parameters={"share": 0.5}, deviation={"only_each_other": True})
+    selected = it.select()
+    updates = it.train(selected)
+    it.poison(selected, updates)
+    own = by_name(it, selected, updates)
+    rows = rows_by_sender(it.transmit(selected, updates).server)
+    found = pairs(it)
+    assert found[1] == []
+    assert found[0]
+    assert found[2]
+    for one, other in map(tuple, found[2]):
+        np.testing.assert_array_equal(rows[one] + rows[other], own[one] + own[other])
+        assert 0.4 < (rows[one] == own[one]).mean() < 0.6
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_nobody_honest_learns_to_refuse_attackers_who_exchange_only_with_each_other(only):
+    it = cell("gaussian-noise", rounds=10, deviation={"only_each_other": only})
+    it.run()
+    honest = np.setdiff1d(np.arange(20), it.attackers)
+    local = it.defense.transport.memory["local"]
+    assert (local[np.ix_(honest, it.attackers)] < 0).any() == (not only)
+    # They vouch for each other by their rows alone: the server notices those all the same.
+    assert it.history[-1]["attacker_trust_of_all"] == 0
+
+
+def test_an_attacker_who_finds_no_other_abstains_or_submits_alone():
+    for lone in (False, True):
+        it = cell("gaussian-noise", deviation={"only_each_other": True, "lone_sender": lone})
+        it.participants.attackers = it.select()[:1]
+        transcript = transmitted(it)
+        assert transcript.facts["lone"] == it.attackers.tolist() * lone
+        assert set(it.attackers) <= set(transcript.facts["abstained"]) or lone
+
+
+@pytest.mark.parametrize(
+    ("deviation", "reason"),
+    [
+        ({"avoid_each_other": True, "only_each_other": True}, "avoid each other"),
+        ({"victims": 3, "only_each_other": True}, "have no victims"),
+    ],
+)
+def test_attackers_cannot_exchange_with_each_other_only_and_with_others_only(deviation, reason):
+    with pytest.raises(ParameterError, match=reason):
+        create_deviation("fragment-exchange", deviation)
+
+
+def test_later_deviations_are_part_of_a_configuration_only_where_attackers_take_them():
+    before = {"strategy": 3, "avoid_each_other": False, "lone_sender": False, "abort": False}
+    assert create_deviation("fragment-exchange", {"strategy": 3, "only_each_other": False})[0] == before
+    assert create_deviation("fragment-exchange", {"strategy": 3, "victims": 4})[0] == before | {"victims": 4}
 
 
 def aborting(mode="fast", share=0.5, **deviation):
