@@ -51,7 +51,8 @@ from fflbench.measures import one_round, published_results
 from fflbench.measures.measure import PROCESS_BYTES, Context, Curve, Measure, Outcome
 from fflbench.metrics import HIGHER, LOWER, NO_DRIFT, Metric, share, with_floor
 from fflbench.plugin_parameters import AddedLater
-from fflbench.privacy import member_split, property_attack, reconstruction_quality, roc
+from fflbench.privacy import distinguishing, member_split, property_attack, reconstruction_quality, roc
+from fflbench.privacy.distinguishing_advantage import GuessCounts
 from fflbench.privacy.membership_attack import (
     AUXILIARY,
     CONTROLLED,
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
     from fflbench.privacy.gradient_inversion import infer_labels, invert_gradients
     from fflbench.privacy.per_example_signals import GRADIENT_VALUES, PerExampleSignals, parameter_names
     from fflbench.privacy.shadow_rounds import ShadowObservation, ShadowRounds
+    from fflbench.privacy.two_world_game import TwoWorldGame, prepare_two_world_game
 
 LOADED_ON_FIRST_USE = {
     "Engine": "fflbench.engines.engine:Engine",
@@ -151,12 +153,14 @@ LOADED_ON_FIRST_USE = {
     "RunSettings": "fflbench.execution.jobs_and_events:RunSettings",
     "ShadowObservation": "fflbench.privacy.shadow_rounds:ShadowObservation",
     "ShadowRounds": "fflbench.privacy.shadow_rounds:ShadowRounds",
+    "TwoWorldGame": "fflbench.privacy.two_world_game:TwoWorldGame",
     "Started": "fflbench.execution.jobs_and_events:Started",
     "infer_labels": "fflbench.privacy.gradient_inversion:infer_labels",
     "invert_gradients": "fflbench.privacy.gradient_inversion:invert_gradients",
     "invert_by_cosine": "fflbench.privacy.cosine_inversion:invert_by_cosine",
     "losses": "fflbench.engines.losses:losses",
     "new_model": "fflbench.federation.rounds:new_model",
+    "prepare_two_world_game": "fflbench.privacy.two_world_game:prepare_two_world_game",
     "parameter_names": "fflbench.privacy.per_example_signals:parameter_names",
     "run_cell": "fflbench.execution.run_cell:run_cell",
     "victim_updates": "fflbench.privacy.victim_updates",
@@ -325,6 +329,10 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "PrivacyMeasure",
     "ShadowObservation",
     "ShadowRounds",
+    "GuessCounts",
+    "TwoWorldGame",
+    "distinguishing",
+    "prepare_two_world_game",
     "observe",
     "roc",
     "reconstruction_quality",

@@ -75,6 +75,7 @@ def rule(
     tolerates: str = "",
     defined: str = "",
     linear: bool = False,
+    coordinatewise: bool = False,
     sorts_columns: bool = False,
     participants: bool = False,
     root_update: bool = False,
@@ -84,7 +85,9 @@ def rule(
     """Register a rule: a function from updates to their aggregate, or a subclass of `Rule` with a memory.
 
     `tolerates` is the condition on f attackers among n for which its guarantee holds, as in "f < n/2"; `defined`, if it
-    differs, the one for which it has an answer at all. A class that reads `view.participants` or
+    differs, the one for which it has an answer at all. A rule is `coordinatewise` if each coordinate of its aggregate
+    depends on the values of that coordinate alone and, where all weights are equal, not on their order: it then works
+    on rows that mix coordinates of several participants. A class that reads `view.participants` or
     `view.root_update` sets `participants` or `root_update`; of a function, its arguments say so. A function that hands
     all updates to `over_sorted_columns` may set `sorts_columns`: `aggregate` then leaves the search for values that are
     not finite to it, which saves a pass over the updates.
@@ -99,6 +102,7 @@ def rule(
         tolerates=tolerates,
         defined=defined,
         linear=linear,
+        coordinatewise=coordinatewise,
         sorts_columns=sorts_columns,
         participants=participants or _has_argument("participants", target),
         root_update=root_update or _has_argument("root_update", target),
@@ -324,7 +328,12 @@ def _class_parameters(
     if kind in (Kind.ATTACK, Kind.PRIVACY_ATTACK, Kind.OBSERVATION):
         attributes = {"knows": knows}
     if kind is Kind.RULE:
-        attributes = {"needs_participants": participants, "needs_root_update": declared["root_update"], **guarantee}
+        attributes = {
+            "needs_participants": participants,
+            "needs_root_update": declared["root_update"],
+            "coordinatewise": declared["coordinatewise"],
+            **guarantee,
+        }
     for attribute, value in attributes.items():
         setattr(target, attribute, value)
     return plugin_parameters.parameters_of_dataclass(target)

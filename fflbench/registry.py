@@ -88,6 +88,8 @@ class Entry:
     """Condition on the number of attackers for which a rule is defined at all."""
     linear: bool = False
     """Whether a rule is a weighted mean of its rows, which a sum of updates is enough for."""
+    coordinatewise: bool = False
+    """Whether a rule treats every coordinate alone and, with equal weights, its values in any order alike."""
     sorts_columns: bool = False
     """Whether a rule hands all updates to `over_sorted_columns`, which refuses values that are not finite."""
     participants: bool = False

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from fflbench.plugin import Matrix, Vector, rule, weighted_mean
 
 
-@rule("fedavg", title="FedAvg", linear=True)
+@rule("fedavg", title="FedAvg", linear=True, coordinatewise=True)
 def fedavg(updates: Matrix, *, weights: npt.NDArray[Any]) -> Vector:
     r"""Average all updates, each by its number of examples: no defense at all.
 

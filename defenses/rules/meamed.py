@@ -8,7 +8,7 @@ from fflbench.plugin import Matrix, Vector, over_sorted_columns, rule
 Doubles = npt.NDArray[np.float64]
 
 
-@rule("meamed", title="MeaMed", tolerates="f < n/2", sorts_columns=True)
+@rule("meamed", title="MeaMed", tolerates="f < n/2", coordinatewise=True, sorts_columns=True)
 def meamed(updates: Matrix, f: int) -> Vector:
     r"""Average in every coordinate the n - f values that are nearest to its median.
 

@@ -3,7 +3,7 @@
 from fflbench.plugin import Matrix, Vector, over_sorted_columns, rule
 
 
-@rule("median", title="Median", tolerates="f < n/2", sorts_columns=True)
+@rule("median", title="Median", tolerates="f < n/2", coordinatewise=True, sorts_columns=True)
 def median(updates: Matrix) -> Vector:
     r"""Take the middle value of every coordinate, or the mean of the middle two when n is even.
 

@@ -8,7 +8,7 @@ from fflbench.plugin import Matrix, Vector, over_sorted_columns, rule
 from .meamed import in_double_precision, mean_of_nearest
 
 
-@rule("phocas", title="Phocas", tolerates="f < n/2", sorts_columns=True)
+@rule("phocas", title="Phocas", tolerates="f < n/2", coordinatewise=True, sorts_columns=True)
 def phocas(updates: Matrix, f: int) -> Vector:
     r"""Average in every coordinate the n - f values that are nearest to its trimmed mean.
 

@@ -11,7 +11,7 @@ from fflbench.plugin import Columns, Matrix, Vector, rule, weighted_mean
 from ._rows import sums_of_signs
 
 
-@rule("robust-learning-rate", title="Robust learning rate")
+@rule("robust-learning-rate", title="Robust learning rate", coordinatewise=True)
 def robust_learning_rate(
     updates: Matrix,
     theta: Annotated[

@@ -5,7 +5,7 @@ import numpy as np
 from fflbench.plugin import Matrix, Vector, over_sorted_columns, rule
 
 
-@rule("trimmed-mean", title="Trimmed mean", tolerates="f < n/2", sorts_columns=True, version=2)
+@rule("trimmed-mean", title="Trimmed mean", tolerates="f < n/2", coordinatewise=True, sorts_columns=True, version=2)
 def trimmed_mean(updates: Matrix, f: int) -> Vector:
     r"""Average each coordinate after dropping its f largest and f smallest values.
 

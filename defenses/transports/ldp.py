@@ -8,7 +8,19 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
-from fflbench.plugin import Entropy, Setting, Transcript, Transport, Upload, finite_rows, row_norms, transport
+from fflbench.plugin import (
+    Entropy,
+    Indices,
+    Matrix,
+    Setting,
+    Transcript,
+    Transport,
+    Upload,
+    Vector,
+    finite_rows,
+    row_norms,
+    transport,
+)
 
 
 @transport(
@@ -50,6 +62,12 @@ class LDP(Transport):
         transcript.facts["epsilon"] = self.guarantee()["epsilon"]
         return transcript
 
+    def expected_rows(self, who: Indices, updates: Matrix, model: Vector) -> Matrix:
+        """Return clipped updates, around which the noise is centred."""
+        clipped = updates.copy()
+        self._clip(clipped)
+        return clipped
+
     def flags(self) -> list[str]:
         return ["attackers are taken to clip and add noise like everybody, which nothing forces them to do"]
 
@@ -61,13 +79,15 @@ class LDP(Transport):
 
     def _clip_and_add_noise(self, upload: Upload) -> None:
         """Clip each row and add noise to it; a row that is not finite becomes noise alone."""
-        rows = upload.rows
+        self._clip(upload.rows)
+        for who, row in zip(upload.participants, upload.rows, strict=True):
+            rng = self.entropy.generator("privacy noise", upload.round, int(who))
+            row += np.float32(self.noise * self.clip) * rng.standard_normal(len(row), np.float32)
+
+    def _clip(self, rows: Matrix) -> None:
         rows[~finite_rows(rows)] = 0
         norms = np.maximum(row_norms(rows), np.finfo(np.float64).tiny)
         rows *= np.minimum(1, self.clip / norms)[:, None].astype(np.float32)
-        for who, row in zip(upload.participants, rows, strict=True):
-            rng = self.entropy.generator("privacy noise", upload.round, int(who))
-            row += np.float32(self.noise * self.clip) * rng.standard_normal(len(row), np.float32)
 
 
 @functools.cache

@@ -146,6 +146,21 @@ def check_linearity(entry: Entry) -> None:
     )
 
 
+@register_check(Kind.RULE, applies=lambda entry: entry.coordinatewise)
+def check_coordinates_alone(entry: Entry) -> None:
+    """Check that a rule registered as coordinatewise keeps its aggregate when every column is permuted by itself."""
+    view = replace(random_server_view(), weights=np.ones(SELECTED))
+    whole, _ = aggregate_read_only(begin_rule(entry), view)
+    for seed in range(3):
+        permuted = np.random.default_rng(seed).permuted(view.rows, axis=0)
+        other, _ = aggregate_read_only(begin_rule(entry), replace(view, rows=permuted))
+        require(
+            _vectors_close(whole, other),
+            entry,
+            "is registered as coordinatewise, and gave another aggregate when columns were permuted one by one",
+        )
+
+
 @register_check(Kind.RULE, applies=lambda entry: entry.sorts_columns)
 def check_refusal_of_non_finite_updates(entry: Entry) -> None:
     """Check that a rule registered with sorts_columns refuses updates with NaN or infinity."""

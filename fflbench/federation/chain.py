@@ -298,14 +298,25 @@ class Chain:
 
     def flags(self) -> list[str]:
         """Return warnings for readers of the results about this defense in this setting."""
-        selected, mixtures, flags = self.setting.per_round, "rows are mixtures of several participants' updates", []
-        if self.transport.rows == "mixture" and self.rule.needs_participants:
-            flags.append(f"{mixtures}, and its rule judges their senders by them")
-        if self.transport.rows == "mixture" and self.assumed_attackers(selected, selected, 0) is not None:
-            flags.append(f"{mixtures}, so that f attackers can reach more than f of them")
+        selected = self.setting.per_round
+        flags = self._flags_about_mixtures() if self.transport.rows == "mixture" else []
         steps = zip(self.server.preaggregations, self._row_counts(selected), strict=False)
         warnings = [flag for step, n in steps for flag in step.warnings_about_f(selected, n)]
         return [*flags, *self.transport.flags(), *warnings, *self.rule.flags()]
+
+    def _flags_about_mixtures(self) -> list[str]:
+        """Return warnings about parts that take rows for single participants' updates where they are mixtures."""
+        selected, mixtures, flags = self.setting.per_round, "rows are mixtures of several participants' updates", []
+        by_coordinate = self.rule.coordinatewise and not self.server.preaggregations
+        if self.rule.needs_participants:
+            flags.append(f"{mixtures}, and its rule judges their senders by them")
+        # Where nobody can deviate, f attackers have f values in every coordinate, though in more than f rows.
+        exact = by_coordinate and self.transport.deviation is None
+        if self.assumed_attackers(selected, selected, 0) is not None and not exact:
+            flags.append(f"{mixtures}, so that f attackers can reach more than f of them")
+        if not flags and not by_coordinate:
+            flags.append(f"{mixtures}, and what follows judges them whole")
+        return flags
 
     def _row_counts(self, n: int) -> list[int]:
         """Return the numbers of rows that each pre-aggregation and the rule receive for n updates."""

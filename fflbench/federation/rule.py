@@ -120,6 +120,8 @@ class Rule(AssumedAttackers):
     """Whether it must know who sent each row; set by the decorator that registers it."""
     needs_root_update: bool = False
     """Whether it needs an update of the server's own examples; set by the decorator that registers it."""
+    coordinatewise: bool = False
+    """Whether it treats every coordinate alone, its values in any order; set by the decorator that registers it."""
     setting: ServerSetting
     """Numbers of participants and columns of an update; from `begin` on."""
     memory: Memory
@@ -250,6 +252,11 @@ class FunctionRule(Function, Rule):
     def needs_root_update(self) -> bool:  # type: ignore[override]
         """Whether the function asks for an update of the server's own examples."""
         return self.entry.root_update
+
+    @property
+    def coordinatewise(self) -> bool:  # type: ignore[override]
+        """Whether the function is declared to treat every coordinate alone."""
+        return self.entry.coordinatewise
 
     def simulation_copy(self) -> Self:
         """Return itself: it has no memory."""

@@ -13,7 +13,7 @@ from fflbench.crypto.entropy import Entropy
 from fflbench.errors import ParameterError
 from fflbench.federation.messages import SERVER, FeedbackMessage, Update
 from fflbench.federation.views import ObservedUpdates, ParticipantView, Rows, Transcript, Upload, View
-from fflbench.types import Indices
+from fflbench.types import Indices, Matrix, Vector
 
 Memory = dict[str, npt.NDArray[Any]]
 """State that lasts from round to round, as arrays: it is saved and restored with the cell."""
@@ -153,6 +153,13 @@ class Transport:
         total = (weights[:, None] * view.rows.astype(np.float64)).sum(0)
         rest = (total - own.size * own.update) / (weights.sum() - own.size)
         return [ObservedUpdates((rest.astype(np.float32),), tuple(others))]
+
+    def expected_rows(self, who: Indices, updates: Matrix, model: Vector) -> Matrix:
+        """Return updates after all that the protocol does to them without randomness, such as clipping or scaling.
+
+        A server that knows the protocol looks for these in its view; the updates themselves stay as they are.
+        """
+        return updates
 
     def flags(self) -> list[str]:
         """Return warnings for readers of the results about this transport in this setting."""

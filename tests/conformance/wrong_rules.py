@@ -157,6 +157,17 @@ def is_a_median_registered_as_linear():
 
 @refused(
     RULE,
+    "coordinates-alone",
+    'rule "wrong" is registered as coordinatewise, and gave another aggregate when columns were permuted one by one',
+)
+def takes_the_shortest_row():
+    @rule("wrong", title="Wrong", coordinatewise=True)
+    def wrong(updates):
+        return updates[np.argmin((updates**2).sum(1))]
+
+
+@refused(
+    RULE,
     "refusal-of-non-finite-updates",
     'rule "wrong" is registered with sorts_columns, and gave an aggregate of updates with nan',
 )

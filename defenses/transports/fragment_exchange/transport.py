@@ -181,6 +181,9 @@ class FragmentExchange(Transport):
         exposed: Vector = np.where(kept, sent[partner], sent[who])
         return [ObservedUpdates((exposed,), (partner,))]
 
+    def expected_rows(self, who: Indices, updates: Matrix, model: Vector) -> Matrix:
+        return self._scale_by_examples(updates.copy(), who, model)
+
     def summary(self, history: Sequence[Mapping[str, Any]], attackers: Indices) -> dict[str, Any]:
         return summarise_rounds(history, attackers, self.setting.participants)
 
