@@ -1,17 +1,6 @@
 """Inputs in closed form, from the gradient of a linear layer."""
 
-from typing import TYPE_CHECKING
-
-from fflbench.plugin import (
-    ObservedGradients,
-    ParameterError,
-    ReconstructedExamples,
-    ReconstructionAttack,
-    privacy_attack,
-)
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fflbench.plugin import ObservedGradients, ReconstructedExamples, ReconstructionAttack, privacy_attack
 
 
 @privacy_attack(
@@ -37,7 +26,8 @@ class Analytic(ReconstructionAttack):
 
         from fflbench.plugin import infer_labels
 
-        by_weight, by_bias = _first_layer_gradients(observed)
+        observed.first_linear_layer("analytic")
+        by_weight, by_bias = observed.gradients[:2]
         rows = by_bias.abs().topk(min(observed.count, by_bias.shape[1]), dim=1).indices
         rows = rows[:, torch.arange(observed.count, device=rows.device) % rows.shape[1]]
         weights = by_weight.gather(1, rows[..., None].expand(-1, -1, by_weight.shape[2]))
@@ -46,16 +36,3 @@ class Analytic(ReconstructionAttack):
         return ReconstructedExamples(
             x.view(observed.victim_count, observed.count, *observed.shape), infer_labels(observed)
         )
-
-
-def _first_layer_gradients(observed: ObservedGradients) -> "tuple[Tensor, Tensor]":
-    """Return the gradients of the model's first layer, or raise an error where it is not linear."""
-    from torch import nn
-
-    learning = (
-        module for module in observed.model.modules() if next(module.parameters(recurse=False), None) is not None
-    )
-    first = next(learning, None)
-    if not isinstance(first, nn.Linear) or first.bias is None:
-        raise ParameterError("analytic needs a model that begins with a biased linear layer")
-    return observed.gradients[0], observed.gradients[1]

@@ -143,7 +143,7 @@ class Reconstruction(PrivacyMeasure):
         return PROCESS_BYTES + 4 * GRADIENT_COPIES * task.columns().count * self.groups * self.people * self.batch
 
     def estimate_seconds(self, task: Task, defense: Chain, attack: Any, timing: Timing) -> float:
-        steps = getattr(attack, "steps", 1) * getattr(attack, "restarts", 1)
+        steps: float = attack.inversion_steps(self.local_steps)
         each_step = inversion_step_seconds(task, self.groups * self.people, self.batch, timing)
         pretraining = self.model_epochs * len(task.data().train) * training_seconds_per_example(task, timing)
         # The observation and the quality of its result take 0.3 s with small models.

@@ -1,9 +1,12 @@
 """Base classes of privacy attacks by a curious server, with their input and output."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fflbench.errors import ParameterError
 
 if TYPE_CHECKING:
     # Attacks are listed without loading torch, so they import it where they use it.
@@ -12,6 +15,19 @@ if TYPE_CHECKING:
 
 LABELS = "victims' labels"
 """Knowledge of an attack that is given the labels."""
+
+
+@dataclass(frozen=True)
+class FirstLayerGradients:
+    """Gradients of a model's first layer, which is linear, one per observed update."""
+
+    layer: "nn.Linear"
+    by_weight: "Tensor"
+    """Gradients by the weight, updates x outputs x inputs."""
+    by_bias: "Tensor"
+    """Gradients by the bias, updates x outputs."""
+    count: int
+    """Number of examples behind each."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,21 @@ class ObservedGradients:
         pairs = zip(dummies, self.gradients, strict=True)
         return list(itertools.compress(pairs, self.matched or (True,) * len(self.gradients)))
 
+    def first_linear_layer(self, attack: str) -> FirstLayerGradients:
+        """Return the gradients of the first layer, or raise an error where it is not linear with a bias.
+
+        Where only the mean over several victims is known, it is returned once, with the examples of all of them.
+        """
+        from torch import nn
+
+        modules = list(self.model.modules())
+        layer = next((each for each in modules if next(each.parameters(recurse=False), None) is not None), None)
+        linear = isinstance(layer, nn.Linear) and layer.in_features == math.prod(self.shape)
+        if not isinstance(layer, nn.Linear) or not linear or layer.bias is None:
+            raise ParameterError(f"{attack} needs a model that begins with a biased linear layer")
+        shared = self.sharing if self.matched and not self.matched[0] else 1
+        return FirstLayerGradients(layer, self.gradients[0][::shared], self.gradients[1][::shared], self.count * shared)
+
     def random_start(self, *shape: int) -> "Tensor":
         """Return random numbers to start from, one row per victim."""
         import torch
@@ -102,6 +133,10 @@ class CuriousServer:
 @dataclass(kw_only=True)
 class ReconstructionAttack(CuriousServer):
     """Attack by a curious server that reconstructs examples from gradients."""
+
+    def inversion_steps(self, local_steps: int) -> float:
+        """Return the duration of the attack, as a number of steps of gradient inversion, for estimates."""
+        return float(getattr(self, "steps", 1) * getattr(self, "restarts", 1))
 
     def reconstruct(self, observed: ObservedGradients) -> ReconstructedExamples:
         """Reconstruct every victim's examples."""

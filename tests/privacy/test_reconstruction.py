@@ -161,7 +161,7 @@ def test_the_shipped_suite_meets_every_defense_in_every_way_that_applies():
     observations = {(of.get("observation"), cell.labels["defense"]) for of, cell in zip(parameters, found, strict=True)}
     assert {name for name, _ in observations} - {None} == {entry.name for entry in registry.entries(Kind.OBSERVATION)}
     assert ("submission", "ideal-secagg") not in observations
-    attacks = {cell.labels["privacy-attack"] for cell in found}
+    attacks = {cell.labels["privacy-attack"] for cell in (*found, *plan(read("privacy-batches")))}
     assert attacks == {entry.name for entry in registry.entries(Kind.PRIVACY_ATTACK)}
     settings = {tuple(of.get(name) for name in ("batch", "local_steps", "model_epochs")) for of in parameters}
     assert {(1, 1, 0), (8, 1, 0), (1, 5, 0), (1, 1, 5)} <= settings
