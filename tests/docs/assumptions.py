@@ -9,7 +9,7 @@ from fflbench.records.cell_configuration import defense_parts
 from fflbench.registration import KNOWLEDGE
 from fflbench.registry import Kind
 from fflbench.report.attacker_knowledge import filter_by_attacker_knowledge
-from fflbench.report.record_groups import NO_ATTACK, needs_root_examples, unlabelled_parameters
+from fflbench.report.record_groups import NO_ATTACK, group_records, needs_root_examples, unlabelled_parameters
 from fflbench.report.table_formats import escape_markdown
 from tests.docs.record_figures import Shown, records
 
@@ -91,6 +91,12 @@ def robustness_records(board):
     return records(board)(measure="robustness").records
 
 
+def row_records(board):
+    """Return the records of robustness behind a leaderboard's rows: without those of rows with another f."""
+    (group,) = group_records(robustness_records(board))
+    return group.records
+
+
 def attack_count(board):
     """Return the number of attacks of a leaderboard's robustness cells."""
     return Shown(len(_attack_names(board)))
@@ -98,7 +104,7 @@ def attack_count(board):
 
 def defense_count(board):
     """Return the number of defenses of a leaderboard's robustness cells."""
-    return Shown(len({record.labels["defense"] for record in robustness_records(board)}))
+    return Shown(len({record.labels["defense"] for record in row_records(board)}))
 
 
 def holds_within():
@@ -125,7 +131,7 @@ def worst_columns(board):
 def _defenses_by_assumption(board):
     """Return the defenses of a leaderboard by what their servers are given."""
     by_assumption = {given: [] for given in GIVEN}
-    for label, record in {record.labels["defense"]: record for record in robustness_records(board)}.items():
+    for label, record in {record.labels["defense"]: record for record in row_records(board)}.items():
         by_assumption[_given_to_the_server(record)].append(label)
     return {given: sorted(labels) for given, labels in by_assumption.items() if labels}
 
