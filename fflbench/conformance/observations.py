@@ -96,5 +96,5 @@ def check_declared_metrics(entry: Entry) -> None:
 def _small_cells_of_measures(entry: Entry) -> Iterator[SmallCell]:
     """Return the smallest cell of each measure that names an observation, with the first attack that it takes."""
     for measure in registry.entries(Kind.MEASURE):
-        if measure.target.observed:
+        if measure.target.observed and (entry.target.rounds == 1 or measure.target.several_rounds):
             yield small_cell(measure, attacks_taken_by(measure)[0], **{measure.target.observed: entry.name})

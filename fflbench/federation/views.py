@@ -177,6 +177,8 @@ class ObservedUpdates:
     """Name of the weights that could be separated, with their bias, where only one layer could."""
     owners: npt.NDArray[np.bool_] | None = None
     """For that layer's columns, whether the first update's entry is attributed to the first participant."""
+    determined: bool = True
+    """Whether the views determine the updates, for observations that estimate updates which they may not."""
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -38,6 +38,8 @@ from fflbench.plugin import (
     Setting,
     Task,
     Timing,
+    Transcript,
+    Vector,
     inversion_step_seconds,
     linear_weight_names,
     measure,
@@ -48,6 +50,7 @@ from fflbench.plugin import (
     share,
     stream,
     training_seconds_per_example,
+    weighted_mean,
     with_floor,
 )
 
@@ -69,6 +72,8 @@ PSNR = (
     "image can be recognised, above 40 dB it is a copy."
 )
 BEST = "PSNR of the best example of each reconstruction."
+DETERMINED = "Participants whose updates follow from sums of several rounds, if they do not change between rounds."
+UPDATE_ERROR = "Distance of a participant's estimated update from its own, over the length of its own; median."
 MASK = "In right pairs, entries of a layer whose owner is found, up to exchange of the two: half is chance."
 
 
@@ -95,6 +100,7 @@ class Reconstruction(PrivacyMeasure):
     """Rebuild participants' examples from a round's messages, and compare them with the originals."""
 
     any_task = True
+    several_rounds = True
     depends_on = ("transport",)
     facts = _Facts
     metrics = (
@@ -105,6 +111,10 @@ class Reconstruction(PrivacyMeasure):
         *with_floor(share("label_accuracy", "labels", "Labels inferred correctly.", LOWER, drift=NO_DRIFT)),
         share("pair_accuracy", "pairs", "Pairs found that did exchange.", LOWER, optional=True, drift=NO_DRIFT),
         share("mask_accuracy", "mask", MASK, LOWER, optional=True, drift=NO_DRIFT),
+        share("determined", "determined", DETERMINED, LOWER, optional=True, added_later=True, drift=NO_DRIFT),
+        *with_floor(
+            Metric("update_error", "error of updates", UPDATE_ERROR, HIGHER, low=0.0, optional=True, added_later=True)
+        ),
     )
 
     groups: Annotated[int, Ge(1), "rounds, each with its own participants and examples"] = 10
@@ -210,21 +220,27 @@ class Reconstruction(PrivacyMeasure):
             self.create_observation(),
         )
         setting = Setting(self.people, self.people, np.full(self.people, self.batch), model.columns)
+        watch = participants_to_watch(observation, participants)
         for number, of_group in enumerate(held):
-            group = victim_updates.train_victims(task, model, of_group, self.local_steps, self.rate)
             defense.begin(setting, seed)
-            # All participants take part, whomever a rule would select: messages depend on the transport alone.
-            transcript = defense.transmit(
-                number,
-                weights,
-                np.arange(self.people),
-                group.updates.copy(),
-                watch=participants_to_watch(observation, participants),
-            )
-            dropped += len(transcript.server.dropped)
-            for each in observe(observation, defense.transport, transcript, participants, linear):
-                observations.append(AttackedObservation(number, each, observation.own_metrics(each, transcript)))
-            groups.append(group)
+            transcripts: list[Transcript] = []
+            for round in range(number * observation.rounds, (number + 1) * observation.rounds):
+                trained = victim_updates.train_victims(task, model, of_group, self.local_steps, self.rate)
+                if not transcripts:
+                    groups.append(trained)
+                # All participants take part, whomever a rule would select: messages depend on the transport alone.
+                current = model.flat.cpu().numpy().copy()
+                transcript = defense.transmit(
+                    round, current, np.arange(self.people), trained.updates.copy(), watch=watch
+                )
+                dropped += len(transcript.server.dropped)
+                transcripts.append(transcript)
+                if len(transcripts) < observation.rounds:
+                    model.load(current + _mean_change(transcript))
+            model.load(weights)
+            first, *later = transcripts
+            for each in observe(observation, defense.transport, first, participants, linear, later):
+                observations.append(AttackedObservation(number, each, observation.own_metrics(each, first)))
         if not observations:
             raise ParameterError(NO_OBSERVATION)
         # Attacks need updates of one size: where rows were dropped, sums over fewer participants are left out.
@@ -276,7 +292,11 @@ class Reconstruction(PrivacyMeasure):
                 "floor_label_accuracy": _float_mean([item["floor_label_accuracy"] for item in history]),
                 **{
                     name: _mean_of_known([each.scores.get(name) for each in attacked])
-                    for name in ("pair_accuracy", "mask_accuracy")
+                    for name in ("pair_accuracy", "mask_accuracy", "determined")
+                },
+                **{
+                    name: _median_of_known([each.scores.get(name) for each in attacked])
+                    for name in ("update_error", "floor_update_error")
                 },
             },
             history=history,
@@ -289,6 +309,14 @@ class Reconstruction(PrivacyMeasure):
             },
             arrays={"originals": originals, "found": rebuilt},
         )
+
+
+def _mean_change(transcript: Transcript) -> Vector:
+    """Return the change of the global model between two rounds: the mean, whatever the rule."""
+    view = transcript.server
+    if not len(view.rows):
+        return np.zeros_like(view.model)
+    return weighted_mean(view.rows, view.weights) * np.float32(view.scale)
 
 
 def _which_parameters_were_separated(columns: Columns, layer: str) -> tuple[bool, ...]:

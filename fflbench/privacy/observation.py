@@ -33,6 +33,8 @@ class Coalition:
     """Views of participants, for observations that declare them."""
     servers: Mapping[str, View] = field(default_factory=dict)
     """Views of further servers, for observations that declare them."""
+    later: Sequence["Coalition"] = ()
+    """Its knowledge of later rounds of the same participants, for observations that declare several rounds."""
 
 
 class Observation:
@@ -50,6 +52,8 @@ class Observation:
     """Further servers that belong to the coalition, beside the one on which the rule runs."""
     needs_linear_layer: ClassVar[bool] = False
     """Whether the model must have a linear layer."""
+    rounds: ClassVar[int] = 1
+    """Number of rounds that it combines; the updates it returns are those of the first."""
 
     def applies_to(self, transport: Transport) -> bool:
         """Return whether it is defined for a transport."""
@@ -76,14 +80,21 @@ def observe(
     transcript: Transcript,
     selected: Sequence[int],
     linear: Sequence[str],
+    later: Sequence[Transcript] = (),
 ) -> list[ObservedUpdates]:
-    """Return the updates that an observation extracts from a round, given only the views that it declares."""
+    """Return the updates that an observation extracts from a round, given only the views that it declares.
+
+    `later` are transcripts of the rounds after it, which only observations of several rounds see.
+    """
     if not len(transcript.server.rows):
         return []
-    participants = transcript.participants if observation.participants else {}
-    servers = {name: view for name, view in transcript.servers.items() if name in observation.servers}
-    coalition = Coalition(transcript.server, selected, linear, type(transport), participants, servers)
-    return observation.observe(coalition)
+
+    def seen(of_round: Transcript, later: Sequence[Coalition] = ()) -> Coalition:
+        participants = of_round.participants if observation.participants else {}
+        servers = {name: view for name, view in of_round.servers.items() if name in observation.servers}
+        return Coalition(of_round.server, selected, linear, type(transport), participants, servers, later)
+
+    return observation.observe(seen(transcript, [seen(each) for each in later[: observation.rounds - 1]]))
 
 
 def linear_weight_names(model: "nn.Module") -> list[str]:

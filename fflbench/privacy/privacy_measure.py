@@ -42,6 +42,8 @@ class PrivacyMeasure(Measure):
     section = "Privacy"
     observed = "observation"
     facts: ClassVar[type[RecordFields]] = PrivacyFacts
+    several_rounds: ClassVar[bool] = False
+    """Whether it runs as many rounds as its observation combines."""
 
     observation: Annotated[
         str, MaxLen(LETTERS), "how a coalition turns what it sees into updates to attack (fflbench list observations)"
@@ -59,6 +61,8 @@ class PrivacyMeasure(Measure):
         return self.create_observation().applies_to(defense.transport)
 
     def check(self, task: Task, defense: Chain, attack: Any = None) -> None:
+        if self.create_observation().rounds > 1 and not self.several_rounds:
+            raise ParameterError(f"observation = {self.observation} combines rounds, and this measure observes one")
         if self.create_observation().needs_linear_layer and not linear_weight_names(task.model_without_weights()):
             raise ParameterError(f"observation = {self.observation} needs a model with a linear layer")
 
