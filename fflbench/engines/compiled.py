@@ -10,7 +10,7 @@ from fflbench.arrays.compiled_convolutions import LANES, Values
 from fflbench.engines.compiled_layers import KINDS
 from fflbench.engines.engine import LocalData
 from fflbench.engines.flat_model import FlatModel
-from fflbench.engines.layers import Sequence
+from fflbench.engines.layers import LayerSequence
 from fflbench.engines.losses import loss_gradients
 from fflbench.engines.optimizer import Optimizer
 from fflbench.types import Indices, Matrix, Vector
@@ -21,7 +21,7 @@ class CompiledNetwork:
 
     def __init__(self, model: FlatModel) -> None:
         self.flat, self.columns = model.flat, model.columns
-        self.layers: Sequence[Values] = Sequence(model.model, KINDS, "compiled")
+        self.layers: LayerSequence[Values] = LayerSequence(model.model, KINDS, "compiled")
 
     def bind(self, weights: Vector, gradient: Vector) -> None:
         """Set the weights, and the vector that gradients are added to."""

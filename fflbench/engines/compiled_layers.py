@@ -18,7 +18,7 @@ from fflbench.engines import layers
 from fflbench.errors import ParameterError
 
 
-class Layer:
+class CompiledLayer:
     """A layer without weights; `backward` follows the `forward` of the same examples."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -44,7 +44,7 @@ class Layer:
         return g
 
 
-class Flatten(Layer):
+class CompiledFlatten(CompiledLayer):
     """All axes but the examples flattened into one."""
 
     supports = staticmethod(layers.Flatten.supports)
@@ -57,7 +57,7 @@ class Flatten(Layer):
         return g.reshape(self.shape)
 
 
-class ReLU(Layer):
+class CompiledReLU(CompiledLayer):
     """Rectified linear unit; NaN stays."""
 
     def forward(self, h: Values) -> Values:
@@ -70,7 +70,7 @@ class ReLU(Layer):
         return gradient
 
 
-class MaxPool2d(Layer):
+class CompiledMaxPool2d(CompiledLayer):
     """Largest values of squares that do not overlap; NaN stays."""
 
     @staticmethod
@@ -93,7 +93,7 @@ class MaxPool2d(Layer):
         return gradient
 
 
-class LearnedLayer(Layer):
+class CompiledLearnedLayer(CompiledLayer):
     """A layer with a weight and optionally a bias."""
 
     def bind(self, weights: Mapping[str, Values], gradients: Mapping[str, Values]) -> None:
@@ -107,7 +107,7 @@ class LearnedLayer(Layer):
             self.bias_gradient += g.reshape(len(g), -1).sum(1)
 
 
-class Linear(LearnedLayer):
+class CompiledLinear(CompiledLearnedLayer):
     """Linear layer, as matrix products."""
 
     def forward(self, h: Values) -> Values:
@@ -124,7 +124,7 @@ class Linear(LearnedLayer):
         return g if first else self.weight.T @ g
 
 
-class Conv2d(LearnedLayer):
+class CompiledConv2d(CompiledLearnedLayer):
     """Convolution, as sums over lists of pixels: of each output pixel, input pixel and place of the kernel."""
 
     supports = staticmethod(layers.Conv2d.supports)
@@ -213,13 +213,13 @@ class Conv2d(LearnedLayer):
         )
 
 
-KINDS: Mapping[type[nn.Module], type[Layer]] = {
-    nn.Linear: Linear,
-    nn.Conv2d: Conv2d,
-    nn.MaxPool2d: MaxPool2d,
-    nn.ReLU: ReLU,
-    nn.Flatten: Flatten,
-    nn.Identity: Layer,
+KINDS: Mapping[type[nn.Module], type[CompiledLayer]] = {
+    nn.Linear: CompiledLinear,
+    nn.Conv2d: CompiledConv2d,
+    nn.MaxPool2d: CompiledMaxPool2d,
+    nn.ReLU: CompiledReLU,
+    nn.Flatten: CompiledFlatten,
+    nn.Identity: CompiledLayer,
 }
 """Layers of the compiled engine, by the modules that they stand for."""
 

@@ -149,7 +149,7 @@ KINDS: Mapping[type[nn.Module], type[Layer]] = {
 """Layers of the stacked engine, by the modules that they stand for."""
 
 
-class Sequence(Generic[Array]):
+class LayerSequence(Generic[Array]):
     """A sequence of layers of an engine, of the kinds that it has."""
 
     def __init__(self, model: nn.Module, kinds: Mapping[type[nn.Module], type[Any]], engine: str) -> None:

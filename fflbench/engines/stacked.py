@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fflbench.engines.engine import LocalData
 from fflbench.engines.flat_model import FlatModel
-from fflbench.engines.layers import KINDS, Sequence
+from fflbench.engines.layers import KINDS, LayerSequence
 from fflbench.engines.losses import loss_gradients
 from fflbench.engines.optimizer import Optimizer
 from fflbench.types import Indices, Matrix, Vector
@@ -26,7 +26,7 @@ class Stacked:
 
     def __init__(self, model: FlatModel, data: LocalData) -> None:
         self.model, self.data = model, data
-        self.layers: Sequence[Tensor] = Sequence(model.model, KINDS, "stacked")
+        self.layers: LayerSequence[Tensor] = LayerSequence(model.model, KINDS, "stacked")
 
     def train(self, weights: Vector, participants: Indices, round: int) -> Matrix:
         """Train all models from the same start, as many at a time as fit the cache."""

@@ -9,7 +9,7 @@ from torch import nn
 
 from fflbench.arrays.compiled_convolutions import LANES
 from fflbench.engines.compiled_layers import KINDS
-from fflbench.engines.layers import Sequence
+from fflbench.engines.layers import LayerSequence
 from fflbench.errors import ParameterError
 
 
@@ -17,7 +17,7 @@ def prepared(model):
     """Layers of a model, and the gradients that they add to."""
     parameters = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
     gradients = {name: np.zeros_like(weight) for name, weight in parameters.items()}
-    layers = Sequence(model, KINDS, "compiled")
+    layers = LayerSequence(model, KINDS, "compiled")
     layers.bind(parameters, gradients)
     for layer in layers.layers.values():
         layer.weights_changed()
@@ -99,7 +99,7 @@ def test_a_value_that_is_not_a_number_stays_in_its_example():
 )
 def test_other_layers_are_refused(layer):
     with pytest.raises(ParameterError, match=f'"compiled" cannot train {type(layer).__name__}; use engine = "loop"'):
-        Sequence(nn.Sequential(nn.Conv2d(1, 1, 1), layer), KINDS, "compiled")
+        LayerSequence(nn.Sequential(nn.Conv2d(1, 1, 1), layer), KINDS, "compiled")
 
 
 def test_code_that_cannot_be_compiled_is_reported(monkeypatch):

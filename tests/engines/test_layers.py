@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fflbench import registry
-from fflbench.engines.layers import KINDS, Sequence
+from fflbench.engines.layers import KINDS, LayerSequence
 from fflbench.engines.losses import loss_gradients, losses
 from fflbench.registry import Kind
 
@@ -56,7 +56,7 @@ def test_outputs_and_gradients_are_autograds(name):
     torch.manual_seed(0)
     models = [make() for _ in range(PEOPLE)]
     x = torch.randn(PEOPLE, BATCH, *shape)
-    stack = Sequence(models[0], KINDS, "stacked")
+    stack = LayerSequence(models[0], KINDS, "stacked")
     names = [key for key, _ in models[0].named_parameters()]
     weights = {key: torch.stack([dict(model.named_parameters())[key] for model in models]).detach() for key in names}
     gradients = {key: torch.full_like(weight, torch.nan) for key, weight in weights.items()}
