@@ -80,7 +80,7 @@ class TwoWorld(Measure):
         Metric("advantage", "advantage", ADVANTAGE, LOWER, digits=3, low=-1.0, high=1.0, headline=True),
         Metric("advantage_low", "advantage, low", "Lower end of its exact 95% interval.", digits=3, low=-1.0, high=1.0),
         Metric("advantage_high", "advantage, high", "Upper end of that interval.", digits=3, low=-1.0, high=1.0),
-        share("true_positives", "true positives", "Own updates recognised.", LOWER, trials="positives"),
+        share("true_positives", "true positives", "Own updates recognised.", trials="positives"),
         share("false_positives", "false positives", "Other updates taken for the own.", trials="negatives"),
         Metric("epsilon", "epsilon, at least", EPSILON, LOWER, low=0.0, headline=True),
         Metric("largest_epsilon", "largest bound possible", LIMIT, low=0.0),
