@@ -26,7 +26,7 @@ class CocktailParty(ReconstructionAttack):
     r"""Separate the inputs of a first linear layer, of which its weight's gradients are mixtures, by ICA.
 
     Rows of the gradient are centred and whitened to as many components as there are examples, X; then Adam finds the
-    unit rows of an unmixing matrix U, with S the components before centring:
+    unit rows of a separating matrix U, with S the components before centring:
 
     $$ \min_U -\frac{\lambda_J}{b} \sum_i E[\log \cosh u_i X]^2
        + \lambda_D \, \operatorname{mean}_{ij} \big( e^{T |u_i u_j^\top|} - 1 \big)
@@ -71,8 +71,8 @@ class CocktailParty(ReconstructionAttack):
         means = mixtures.mean(2, keepdim=True)
         whitening = _whitening(mixtures - means, first.count)
         white, means = whitening @ (mixtures - means), whitening @ means
-        unmixing = self._independent_components(white.float(), means.float(), observed).double()
-        sources, lengths = unmixing @ (white + means), unmixing @ whitening @ by_bias
+        separating = self._independent_components(white.float(), means.float(), observed).double()
+        sources, lengths = separating @ (white + means), separating @ whitening @ by_bias
         if self.scale == "bias":
             sources = sources / torch.where(lengths == 0, 1.0, lengths)
         else:
@@ -94,16 +94,16 @@ class CocktailParty(ReconstructionAttack):
             observed.report(1)
         return _unit_rows(weights.detach())
 
-    def _loss(self, unmixing: "Tensor", white: "Tensor", means: "Tensor", shape: tuple[int, ...]) -> "Tensor":
+    def _loss(self, separating: "Tensor", white: "Tensor", means: "Tensor", shape: tuple[int, ...]) -> "Tensor":
         """Return the objective, summed over updates: each has its own."""
         import torch
         from torch.nn import functional as F
 
-        components = unmixing @ white
-        sources = components + unmixing @ means
+        components = separating @ white
+        sources = components + separating @ means
         # The logarithm of cosh, without overflow.
         negentropy = (components.abs() + F.softplus(-2 * components.abs()) - math.log(2)).mean(-1).square()
-        cosines = (unmixing @ unmixing.mT).abs()
+        cosines = (separating @ separating.mT).abs()
         loss = -self.negentropy * negentropy.mean(-1) + self.decorrelation * (
             (self.temperature * cosines).exp() - 1
         ).mean((1, 2))
