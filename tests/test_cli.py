@@ -246,7 +246,7 @@ def listed(capsys, what):
 def test_defenses_are_all_that_a_suite_can_name_alone(capsys):
     found = listed(capsys, "defenses")
     rules = listed(capsys, "rules")
-    assert set(found) == {"ffl", "ideal-secagg", *rules}
+    assert set(found) == {"ffl", "ideal-secagg", "split-and-mix", *rules}
     assert found["ffl"]["parts"] == ["fragment-exchange", "reputation"]
     assert found["ffl"]["tolerates"] == rules["reputation"]["tolerates"]
     names = [parameter["name"] for parameter in found["ffl"]["parameters"]]

@@ -80,6 +80,7 @@ def test_executors_and_engines_are_listed_with_what_they_do(fflbench):
         assert text in out
     out, _ = fflbench("list", "engines", "--json")
     assert [(engine["kind"], engine["name"]) for engine in json.loads(out)] == [
+        ("engine", "compiled"),
         ("engine", "loop"),
         ("engine", "stacked"),
     ]

@@ -97,18 +97,24 @@ class SignalledWhileItIsSet(threading.Event):
 
     def set(self):
         self.entered += 1
-        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
         super().set()
 
 
 def test_a_signal_in_the_middle_of_another_does_not_wait_for_it():
     stopping = SignalledWhileItIsSet()
     with stop_on_signals(stopping):
-        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
         assert stopping.is_set()
         assert stopping.entered == 1
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def own_terminal():
+    """Make the terminal that of the process, which hears of its end even if its parent ignores that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_a_terminal_shows_bars_and_may_close(fflbench):
@@ -125,7 +131,7 @@ def test_a_terminal_shows_bars_and_may_close(fflbench):
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=own_terminal,
         env=os.environ | {"COLUMNS": "80", "LINES": "20", "TERM": "xterm"},
     )
     fflbench.started.append(process)

@@ -5,6 +5,7 @@ from collections import Counter
 import networkx
 import numpy as np
 import pytest
+from fflbench.defenses.transports.fragment_exchange.attacker_deviation import ExchangeDeviation
 from fflbench.defenses.transports.fragment_exchange.pair_sum_graph import separate_pair_sums
 from fflbench.defenses.transports.fragment_exchange.several_rounds import PairSumsOfRounds
 from hypothesis import given
@@ -139,11 +140,11 @@ def test_how_often_everybody_is_determined_by_random_pairs(n, shares):
     """All selected in every round, and pairs as the transport draws them."""
     chain = defense("fragment-exchange", warmup=10**6)
     chain.begin(Setting(n, n, np.full(n, 3), Columns.of_length(1)), 0)
-    nobody, complete = np.zeros(n, bool), Counter()
+    nobody, nothing, complete = np.zeros(n, bool), ExchangeDeviation(), Counter()
     for draw in range(DRAWS):
         pairs = []
         for rounds in range(1, 5):
-            pairs += chain.transport._pair_participants(4 * draw + rounds, np.arange(n), nobody, False, Counter())
+            pairs += chain.transport._pair_participants(4 * draw + rounds, np.arange(n), nobody, nothing, Counter())
             complete[rounds] += bool(separate_pair_sums(pairs, np.zeros((len(pairs), 1)), 0)[2].all())
     assert complete[1] == complete[2] == 0
     for rounds, share in shares.items():
