@@ -257,7 +257,12 @@ def verify_command(
 
 @app.command("attack")
 def attack_command(
-    name: Annotated[str, typer.Argument(help="dlg, idlg, inverting-gradients, analytic, or one of a plugin's.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="dlg, idlg, inverting-gradients, analytic, spear, cocktail-party, unrolled, or one of a plugin's."
+        ),
+    ],
     model: Annotated[str, typer.Option(help="Function that returns the model, as in my_package.nets:lenet.")],
     gradient: Annotated[
         Path, typer.Option(help="A safetensors file: a tensor for each parameter, by its name in the model.")

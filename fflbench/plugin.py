@@ -81,6 +81,7 @@ from fflbench.privacy.reconstruction_attack import (
     ObservedGradients,
     ReconstructedExamples,
     ReconstructionAttack,
+    TrainingProtocol,
 )
 from fflbench.randomness import stream
 from fflbench.records.cell_configuration import GOALS, defense_parts, goal_of
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
     from fflbench.privacy.per_example_signals import GRADIENT_VALUES, PerExampleSignals, parameter_names
     from fflbench.privacy.shadow_rounds import ShadowObservation, ShadowRounds
     from fflbench.privacy.two_world_game import TwoWorldGame, prepare_two_world_game
+    from fflbench.privacy.unrolled_inversion import invert_unrolled
 
 LOADED_ON_FIRST_USE = {
     "Engine": "fflbench.engines.engine:Engine",
@@ -158,6 +160,7 @@ LOADED_ON_FIRST_USE = {
     "infer_labels": "fflbench.privacy.gradient_inversion:infer_labels",
     "invert_gradients": "fflbench.privacy.gradient_inversion:invert_gradients",
     "invert_by_cosine": "fflbench.privacy.cosine_inversion:invert_by_cosine",
+    "invert_unrolled": "fflbench.privacy.unrolled_inversion:invert_unrolled",
     "losses": "fflbench.engines.losses:losses",
     "new_model": "fflbench.federation.rounds:new_model",
     "prepare_two_world_game": "fflbench.privacy.two_world_game:prepare_two_world_game",
@@ -273,11 +276,13 @@ __all__ = [  # noqa: RUF022, grouped for readers
     "MembershipObserver",
     "ObservedGradients",
     "ReconstructionAttack",
+    "TrainingProtocol",
     "PropertyAttack",
     "PropertyObserver",
     "infer_labels",
     "invert_gradients",
     "invert_by_cosine",
+    "invert_unrolled",
     "member_split",
     "parameter_names",
     "property_attack",

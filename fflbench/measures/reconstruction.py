@@ -38,6 +38,7 @@ from fflbench.plugin import (
     Setting,
     Task,
     Timing,
+    TrainingProtocol,
     Transcript,
     Vector,
     inversion_step_seconds,
@@ -187,6 +188,11 @@ class Reconstruction(PrivacyMeasure):
                 generator=torch.Generator().manual_seed(int(stream(seed, "inversion").integers(2**63))),
                 matched=_which_parameters_were_separated(model.columns, attacked[0].observed.layer),
                 sharing=len(attacked[0].observed.updates),
+                local=TrainingProtocol(
+                    self.rate,
+                    self.local_steps,
+                    participants=len(attacked[0].observed.participants) // len(attacked[0].observed.updates),
+                ),
                 y=torch.from_numpy(_labels_behind_updates(attacked, groups)).to(device)
                 if LABELS in attack.knows
                 else None,

@@ -20,7 +20,12 @@ from torch import Tensor, nn
 
 from fflbench import registry
 from fflbench.errors import FflbenchError, ParameterError, did_you_mean_hint
-from fflbench.privacy.reconstruction_attack import ObservedGradients, ReconstructedExamples, ReconstructionAttack
+from fflbench.privacy.reconstruction_attack import (
+    ObservedGradients,
+    ReconstructedExamples,
+    ReconstructionAttack,
+    TrainingProtocol,
+)
 from fflbench.privacy.reconstruction_quality import (
     ReconstructionQuality,
     clip_pixels,
@@ -306,6 +311,7 @@ def _create_observed_gradients(request: ReconstructionRequest, model: nn.Module)
         low=low.to(request.device),
         high=high.to(request.device),
         generator=torch.Generator().manual_seed(request.seed),
+        local=TrainingProtocol(request.learning_rate or 1.0, request.local_steps),
         y=torch.tensor([request.labels], device=request.device) if request.labels else None,
     )
 

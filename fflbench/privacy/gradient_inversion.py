@@ -19,6 +19,8 @@ Objective = Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]
 """Objective of many victims at once: from inputs, logits of labels, and the victims' indices if not all of them, to the
 gradients by both and the values.
 """
+GradientFunction = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+"""Gradients of one victim's inputs and class probabilities."""
 ROUNDING = 0.01
 """Tolerance for rounding in a number of examples."""
 RANDOM_INPUTS = 256
@@ -27,10 +29,9 @@ CONVERGED = 1e-12
 """Relative squared distance at which a search stops: single precision allows no less."""
 
 
-def gradient_function(observed: ObservedGradients) -> Callable[[Tensor, Tensor], tuple[Tensor, ...]]:
-    """Return a function that gives the mean gradient of one victim's batch, by its inputs and class probabilities."""
+def loss_function(observed: ObservedGradients) -> Callable[[dict[str, Tensor], Tensor, Tensor], Tensor]:
+    """Return a function that gives the mean loss of one victim's batch, by weights, inputs and class probabilities."""
     everything = {name: value.detach() for name, value in observed.model.named_parameters()}
-    weights = {name: everything[name] for name, value in observed.model.named_parameters() if value.requires_grad}
     fixed = {**everything, **dict(observed.model.named_buffers())}
 
     def loss(weights: dict[str, Tensor], x: Tensor, probabilities: Tensor) -> Tensor:
@@ -39,19 +40,37 @@ def gradient_function(observed: ObservedGradients) -> Callable[[Tensor, Tensor],
             return F.binary_cross_entropy_with_logits(outputs.squeeze(-1), probabilities[:, 1])
         return -(probabilities * outputs.log_softmax(-1)).sum(-1).mean()
 
+    return loss
+
+
+def trained_weights(observed: ObservedGradients) -> dict[str, Tensor]:
+    """Return the weights of the global model that participants train, by name."""
+    return {name: value.detach() for name, value in observed.model.named_parameters() if value.requires_grad}
+
+
+def with_frozen_weights(observed: ObservedGradients, by_name: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """Return one gradient per parameter: participants leave frozen ones as they are."""
+    return tuple(by_name.get(name, torch.zeros_like(value)) for name, value in observed.model.named_parameters())
+
+
+def gradient_function(observed: ObservedGradients) -> GradientFunction:
+    """Return a function that gives the mean gradient of one victim's batch, by its inputs and class probabilities."""
+    loss, weights = loss_function(observed), trained_weights(observed)
+
     def gradients(x: Tensor, probabilities: Tensor) -> tuple[Tensor, ...]:
-        by_name = grad(loss)(weights, x, probabilities)
-        # Participants leave frozen parameters as they are.
-        return tuple(by_name.get(name, torch.zeros_like(value)) for name, value in everything.items())
+        return with_frozen_weights(observed, grad(loss)(weights, x, probabilities))
 
     return gradients
 
 
 def gradient_matching_objective(
-    observed: ObservedGradients, distance: Distance, penalty: Callable[[Tensor], Tensor] = lambda x: x.new_zeros(())
+    observed: ObservedGradients,
+    distance: Distance,
+    penalty: Callable[[Tensor], Tensor] = lambda x: x.new_zeros(()),
+    gradient_of: GradientFunction | None = None,
 ) -> Objective:
     """Return the objective: the distance between the gradients of dummy examples and the observed ones."""
-    gradient_of = gradient_function(observed)
+    gradient_of = gradient_of or gradient_function(observed)
     matched = observed.matched or (True,) * len(observed.gradients)
     observed_parts = tuple(itertools.compress(observed.gradients, matched))
 

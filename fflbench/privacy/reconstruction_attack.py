@@ -18,6 +18,30 @@ LABELS = "victims' labels"
 
 
 @dataclass(frozen=True)
+class TrainingProtocol:
+    """Local training behind an observed update, as the protocol prescribes it: public to the server."""
+
+    rate: float = 1.0
+    """Learning rate."""
+    epochs: int = 1
+    """Passes over a participant's examples."""
+    batch_size: int | None = None
+    """Examples in a step; None for all of a participant."""
+    momentum: float = 0.0
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    participants: int = 1
+    """Participants with as many examples each, whose mean update is observed."""
+
+    def gradients_summed(self, examples: int) -> float:
+        """Return how often an update of a participant with so many examples contains its gradient, if that is constant.
+
+        Without momentum that is the number of steps.
+        """
+        steps = self.epochs * math.ceil(examples / (self.batch_size or examples))
+        return sum((1 - self.momentum**left) / (1 - self.momentum) for left in range(1, steps + 1))
+
+
+@dataclass(frozen=True)
 class FirstLayerGradients:
     """Gradients of a model's first layer, which is linear, one per observed update."""
 
@@ -61,6 +85,8 @@ class ObservedGradients:
     """Number of consecutive victims in such a mean."""
     y: "Tensor | None" = None
     """Labels, victims x examples, where they are known, as to an attack that declares `LABELS`."""
+    local: TrainingProtocol = TrainingProtocol()
+    """Local training, of which the gradients are the mean."""
     report: Callable[[int], None] = lambda _: None
     """Callback for progress, called after every step of a search."""
 
