@@ -18,7 +18,7 @@ class Unrolled(ReconstructionAttack):
     Every participant behind the update trains on its own inputs, by SGD with the prescribed rate, momentum, batches
     and epochs, and the search differentiates through all steps. Batches are drawn in an unknown order, so that each
     epoch e has inputs of its own; their means are drawn together, and they are matched and averaged at the end. Labels
-    are inferred from the last layer's gradient first.
+    are inferred from the last layer's gradient first, with probabilities of models between the global and the local.
 
     The distance is relative to the observed update, and all layers count alike. The authors search by Adam at a rate of
     0.4 on absolute distances, with weights of 0.001 for smoothness, 2 for the range and 1000 for epochs; L-BFGS, the

@@ -96,13 +96,14 @@ def relative_squared_distance(dummy: tuple[Tensor, ...], target: tuple[Tensor, .
     return distance / torch.stack([b.square().sum() for b in target]).sum().clamp(min=1e-30)
 
 
-def infer_labels(observed: ObservedGradients) -> Tensor:
+def infer_labels(observed: ObservedGradients, probabilities: Tensor | None = None) -> Tensor:
     """Return the labels of each victim's examples: as known, else inferred from the last bias's gradient.
 
     With cross-entropy that gradient is the mean of probabilities minus one-hot labels: the one negative entry of a
     single example is its class (Zhao et al., 2020). For several, the model's probabilities on random inputs replace
     those on the victim's, and the remainder of each class is its frequency (Wainakh et al., User-level label leakage
-    from gradients in federated learning, PoPETs 2022, estimate it in the same way).
+    from gradients in federated learning, PoPETs 2022, estimate it in the same way). Of several local steps, other
+    average probabilities may be given, victims x classes.
     """
     if observed.y is not None:
         return observed.y
@@ -115,7 +116,7 @@ def infer_labels(observed: ObservedGradients) -> Tensor:
     required = (-biases * count - ROUNDING).ceil().clamp(min=0)
     remaining, inferred = -biases.clone(), []
     if count > 1:
-        remaining += _mean_probabilities_on_noise(observed)
+        remaining += _mean_probabilities_on_noise(observed) if probabilities is None else probabilities
     rows = torch.arange(len(remaining), device=remaining.device)
     for _ in range(count):
         chosen = (remaining + (required > 0) * count).argmax(1)
@@ -126,11 +127,16 @@ def infer_labels(observed: ObservedGradients) -> Tensor:
     return torch.stack(inferred, 1).view(len(remaining), shared, -1)[rows, rows % shared]
 
 
+def random_inputs(observed: ObservedGradients) -> Tensor:
+    """Return inputs that are uniform in the range of the data."""
+    noise = torch.rand(RANDOM_INPUTS, *observed.shape, generator=observed.generator).to(observed.low.device)
+    return observed.low + (observed.high - observed.low) * noise
+
+
 def _mean_probabilities_on_noise(observed: ObservedGradients) -> Tensor:
     """Return the model's average class probabilities on random inputs."""
-    noise = torch.rand(RANDOM_INPUTS, *observed.shape, generator=observed.generator).to(observed.low.device)
     with torch.no_grad():
-        outputs: Tensor = observed.model(observed.low + (observed.high - observed.low) * noise)
+        outputs: Tensor = observed.model(random_inputs(observed))
     return outputs.softmax(-1).mean(0)
 
 

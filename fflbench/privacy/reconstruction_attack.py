@@ -32,13 +32,17 @@ class TrainingProtocol:
     participants: int = 1
     """Participants with as many examples each, whose mean update is observed."""
 
+    def step_count(self, examples: int) -> int:
+        """Return the number of steps of a participant with so many examples."""
+        return self.epochs * math.ceil(examples / (self.batch_size or examples))
+
     def gradients_summed(self, examples: int) -> float:
         """Return how often an update of a participant with so many examples contains its gradient, if that is constant.
 
         Without momentum that is the number of steps.
         """
-        steps = self.epochs * math.ceil(examples / (self.batch_size or examples))
-        return sum((1 - self.momentum**left) / (1 - self.momentum) for left in range(1, steps + 1))
+        left = range(1, self.step_count(examples) + 1)
+        return sum((1 - self.momentum**steps) / (1 - self.momentum) for steps in left)
 
 
 @dataclass(frozen=True)

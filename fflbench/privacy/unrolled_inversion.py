@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import functional_call, grad, vmap
 
 from fflbench.errors import ParameterError
 from fflbench.privacy.cosine_inversion import total_variation
@@ -17,6 +17,7 @@ from fflbench.privacy.gradient_inversion import (
     infer_labels,
     loss_function,
     one_hot_logits,
+    random_inputs,
     relative_squared_distance,
     trained_weights,
     with_frozen_weights,
@@ -59,6 +60,29 @@ def simulated_gradient_function(observed: ObservedGradients) -> GradientFunction
     return mean_of_participants
 
 
+def probabilities_during_training(observed: ObservedGradients) -> Tensor | None:
+    """Return average class probabilities on random inputs, of models on the way from the global to the local ones.
+
+    They stand for those of each local step; victims x classes, or None for a single logit.
+    """
+    if observed.loss == "binary-cross-entropy":
+        return None
+    local, x = observed.local, random_inputs(observed)
+    each = observed.count // local.participants
+    steps, start = local.step_count(each), dict(observed.model.named_parameters())
+    length = local.rate * local.gradients_summed(each)
+
+    def probabilities(gradients: tuple[Tensor, ...], part: Tensor) -> Tensor:
+        moved = zip(start.items(), gradients, strict=True)
+        weights = {name: value.detach() - part * length * gradient for (name, value), gradient in moved}
+        outputs: Tensor = functional_call(observed.model, weights, (x,))
+        return outputs.softmax(-1).mean(0)
+
+    with torch.no_grad():
+        parts = [torch.full((), step / steps, device=x.device) for step in range(steps)]
+        return torch.stack([vmap(probabilities, in_dims=(0, None))(observed.gradients, part) for part in parts]).mean(0)
+
+
 def invert_unrolled(
     observed: ObservedGradients,
     steps: int,
@@ -73,7 +97,7 @@ def invert_unrolled(
     Where batches are smaller than a participant's data, every epoch has examples of its own in the search, since their
     order is unknown; they are matched and averaged at the end.
     """
-    local, y = observed.local, infer_labels(observed)
+    local, y = observed.local, infer_labels(observed, probabilities_during_training(observed))
     whole = local.batch_size is None or local.batch_size >= observed.count // local.participants
     shape = (1 if whole else local.epochs, observed.count, *observed.shape)
     size = int(np.prod(shape))

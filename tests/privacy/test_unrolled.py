@@ -13,12 +13,14 @@ from fflbench.errors import ParameterError
 from fflbench.plugin import ReconstructedExamples, TrainingProtocol
 from fflbench.privacy.gradient_inversion import (
     gradient_matching_objective,
+    infer_labels,
     one_hot_logits,
     relative_squared_distance,
 )
 from fflbench.privacy.unrolled_inversion import (
     mean_of_matched_epochs,
     order_invariant_distance,
+    probabilities_during_training,
     simulated_gradient_function,
 )
 from tests.privacy.test_attacks import create_attack, mean_psnr_by_victim, observe_victims
@@ -171,6 +173,29 @@ def test_adam_approaches_the_inputs_of_several_steps():
     seen, group = observe_training(TrainingProtocol(2.0, 2), batch=1)
     attack = create_attack("unrolled", search="adam", steps=300, rate=0.1)
     assert np.median(mean_psnr_by_victim(group, attack.reconstruct(seen))) > 20
+
+
+def labels_found(y, found):
+    shared = (
+        np.bincount(a, minlength=10).clip(max=np.bincount(b, minlength=10)) for a, b in zip(y, found, strict=True)
+    )
+    return np.mean([each.sum() for each in shared]) / y.shape[1]
+
+
+def test_more_labels_are_counted_with_the_models_on_the_way():
+    seen, group = observe_training(TrainingProtocol(2.0, 5), victims=20, batch=6)
+    seen = replace(seen, y=None)
+    at_start = labels_found(group.y, infer_labels(seen).numpy())
+    on_the_way = labels_found(group.y, infer_labels(seen, probabilities_during_training(seen)).numpy())
+    assert on_the_way > at_start + 0.05
+
+
+def test_at_one_step_the_probabilities_are_those_of_the_global_model():
+    seen, _ = observe_training(TrainingProtocol(2.0), victims=2)
+    seen = replace(seen, generator=torch.Generator().manual_seed(1))
+    noise = torch.rand(256, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    expected = seen.model(seen.low + (seen.high - seen.low) * noise).softmax(-1).mean(0).detach()
+    torch.testing.assert_close(probabilities_during_training(seen), expected.expand(2, -1))
 
 
 def test_local_training_by_adam_is_refused():
